@@ -200,7 +200,7 @@ func TestLint(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Series("GET", "h").Observe(200, time.Second, time.Now(), nil)
-	if _, err := NewDropped(reg); err != nil {
+	if _, err := NewDropped(reg, []string{"invalid"}); err != nil {
 		t.Fatal(err)
 	}
 	families, err := reg.Gather()
@@ -215,12 +215,13 @@ func TestLint(t *testing.T) {
 
 func TestDroppedStartsAtZero(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	d, err := NewDropped(reg)
+	d, err := NewDropped(reg, []string{"invalid", "too_large"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Add(Invalid, 2)
-	want := `# HELP http_forwarded_headers_dropped_total Headers not forwarded because their value is not valid in a header (invalid) or too long (too_large).
+	d.Inc("invalid")
+	d.Inc("invalid")
+	want := `# HELP http_forwarded_headers_dropped_total Headers not forwarded because of their value, by what is wrong with it.
 # TYPE http_forwarded_headers_dropped_total counter
 http_forwarded_headers_dropped_total{reason="invalid"} 2
 http_forwarded_headers_dropped_total{reason="too_large"} 0

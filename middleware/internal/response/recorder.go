@@ -49,6 +49,11 @@ const (
 //
 // Like an http.ResponseWriter, a Recorder is not safe for concurrent use.
 type Recorder struct {
+	// Once is the canonical name of a header of which only the first value is
+	// sent: one that was set before the handler, to which a reverse proxy adds
+	// the upstream's. "" is none.
+	Once string
+
 	w    http.ResponseWriter
 	ctx  context.Context
 	body int64
@@ -61,8 +66,9 @@ type Recorder struct {
 
 // Wrap starts recording what is written to w and returns the writer to hand to
 // the handler. ctx is the request's context as the server made it: when it is
-// already done before the first header is written, the client is gone and the
-// status never left (see Status).
+// already cancelled before the first header is written, the client is gone and
+// the status never left (see Status). A deadline is no such sign: the client
+// may well be waiting.
 func (r *Recorder) Wrap(ctx context.Context, w http.ResponseWriter) http.ResponseWriter {
 	r.w, r.ctx = w, ctx
 	var i int
@@ -120,7 +126,18 @@ func (r *Recorder) BodySize() int64 { return r.body }
 
 func (r *Recorder) start(status int) {
 	if !r.started {
+		r.once()
 		r.begin(status, r.gone())
+	}
+}
+
+func (r *Recorder) once() {
+	if r.Once == "" || r.started {
+		return
+	}
+	h := r.w.Header()
+	if v := h[r.Once]; len(v) > 1 {
+		h[r.Once] = v[:1]
 	}
 }
 
@@ -131,7 +148,8 @@ func (r *Recorder) begin(status int, gone bool) {
 	r.started, r.status, r.unsent = true, status, gone
 }
 
-func (r *Recorder) gone() bool { return r.ctx.Err() != nil }
+// gone compares without errors.Is because a context returns Canceled bare.
+func (r *Recorder) gone() bool { return r.ctx.Err() == context.Canceled }
 
 // The methods every wrapper has.
 
@@ -154,6 +172,7 @@ func (r *Recorder) writeHeader(status int) {
 	// Passed on even when superfluous: net/http's complaint about it is the
 	// user's to see. An invalid status panics there and must not be recorded.
 	gone := r.gone()
+	r.once()
 	r.w.WriteHeader(status)
 	r.begin(status, gone)
 }

@@ -221,3 +221,23 @@ func TestInvalidStatusIsNotRecorded(t *testing.T) {
 		t.Errorf("started %v status %d", r.Started(), r.Status())
 	}
 }
+
+func TestOnlyTheFirstValueOfOnceIsSent(t *testing.T) {
+	for name, write := range map[string]func(http.ResponseWriter){
+		"WriteHeader": func(w http.ResponseWriter) { w.WriteHeader(200) },
+		"Write":       func(w http.ResponseWriter) { _, _ = w.Write([]byte("b")) },
+		"Flush":       func(w http.ResponseWriter) { w.(http.Flusher).Flush() },
+	} {
+		rec := httptest.NewRecorder()
+		r := Recorder{Once: "X-Request-Id"}
+		w := r.Wrap(t.Context(), rec)
+		w.Header().Add("X-Request-Id", "ours")
+		w.Header().Add("X-Request-Id", "upstream's")
+		w.Header().Add("Vary", "a")
+		w.Header().Add("Vary", "b")
+		write(w)
+		if got := rec.Result().Header; len(got["X-Request-Id"]) != 1 || got["X-Request-Id"][0] != "ours" || len(got["Vary"]) != 2 {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
