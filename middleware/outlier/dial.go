@@ -1,0 +1,140 @@
+package outlier
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// dial establishes one connection for a group.
+func (p *pool) dial(g *group) {
+	s := &socket{}
+	s.released = func() { p.release() }
+	ctx, cancel := context.WithTimeout(p.ctx, p.limits.connectTimeout)
+	defer cancel()
+	cc, err := p.base.NewClientConn(withTarget(ctx, g.key.address, s), g.key.scheme, g.key.authority)
+	if err != nil {
+		s.release()
+		p.dialFailed(g, err)
+		return
+	}
+	c := &conn{cc: cc, group: g, socket: s, idleSince: p.now()}
+	p.mu.Lock()
+	g.dialing--
+	if p.closed {
+		p.mu.Unlock()
+		c.close()
+		return
+	}
+	g.conns[c] = struct{}{}
+	g.http2 = cc.Available() > 1
+	c.retired = p.gone[g.key.address] && len(g.waiters) == 0
+	p.offer(c)
+	p.serve(g)
+	unused := c.retired && c.active == 0 && c.claims == 0
+	p.mu.Unlock()
+	if unused {
+		p.shut(c)
+		return
+	}
+	cc.SetStateHook(func(*http.ClientConn) { p.changed(c) })
+}
+
+func (p *pool) dialFailed(g *group, err error) {
+	p.mu.Lock()
+	g.dialing--
+	closed := p.closed
+	if !closed {
+		// The first waiter bears it; the next ones get their own dial.
+		if len(g.waiters) > 0 {
+			p.hand(g, handover{err: &ConnectError{Cluster: p.cluster, Endpoint: g.key.address, Err: err}})
+		}
+		p.serve(g)
+		p.reap(g)
+	}
+	p.mu.Unlock()
+	if closed {
+		return
+	}
+	p.metrics.connectFailed.Inc()
+	p.failed(g.key.address, err)
+}
+
+// release is called when a socket is closed: its place is free for any group.
+func (p *pool) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conns--
+	for _, g := range p.groups {
+		if len(g.waiters) > 0 {
+			p.serve(g)
+		}
+	}
+}
+
+// keep says which endpoints still exist: connections to others take no further
+// request and close when theirs are done.
+func (p *pool) keep(addresses map[string]bool) {
+	p.closeWhere(func(c *conn) bool {
+		if addresses[c.group.key.address] {
+			return false
+		}
+		c.retired = true
+		return true
+	}, func() {
+		clear(p.gone)
+		for key := range p.groups {
+			if !addresses[key.address] {
+				p.gone[key.address] = true
+			}
+		}
+	})
+}
+
+// closeIdle closes the connections without requests since before.
+func (p *pool) closeIdle(before time.Time) {
+	p.closeWhere(func(c *conn) bool { return c.idleSince.Before(before) }, nil)
+}
+
+// closeWhere closes the connections that match and have no request.
+func (p *pool) closeWhere(match func(*conn) bool, first func()) {
+	var idle []*conn
+	p.mu.Lock()
+	if first != nil {
+		first()
+	}
+	for _, g := range p.groups {
+		for c := range g.conns {
+			if match(c) && c.active == 0 && c.claims == 0 {
+				c.retired = true
+				idle = append(idle, c)
+			}
+		}
+	}
+	p.mu.Unlock()
+	for _, c := range idle {
+		p.shut(c)
+	}
+}
+
+// close ends everything: waiters get ErrClosed, requests in flight are
+// interrupted, and no dial is left when it returns.
+func (p *pool) close() {
+	var open []*conn
+	p.mu.Lock()
+	p.closed = true
+	for _, g := range p.groups {
+		for len(g.waiters) > 0 {
+			p.hand(g, handover{err: ErrClosed})
+		}
+		for c := range g.conns {
+			open = append(open, c)
+		}
+	}
+	p.mu.Unlock()
+	p.cancel()
+	for _, c := range open {
+		c.close()
+	}
+	p.dials.Wait()
+}
