@@ -107,6 +107,10 @@ type RolloutStatus struct {
 	// RollbackReason says who or what asked for the rollback.
 	// +optional
 	RollbackReason string `json:"rollbackReason,omitempty"`
+	// Autoscalers names the HorizontalPodAutoscalers seen to target a Deployment of this attempt.
+	// +optional
+	// +listType=set
+	Autoscalers []string `json:"autoscalers,omitempty"`
 	// TraceID is the trace of this attempt.
 	// +optional
 	TraceID string `json:"traceID,omitempty"`

@@ -26,6 +26,8 @@ type RolloutStatusApplyConfiguration struct {
 	RollbackStartedAt *v1.Time `json:"rollbackStartedAt,omitempty"`
 	// RollbackReason says who or what asked for the rollback.
 	RollbackReason *string `json:"rollbackReason,omitempty"`
+	// Autoscalers names the HorizontalPodAutoscalers seen to target a Deployment of this attempt.
+	Autoscalers []string `json:"autoscalers,omitempty"`
 	// TraceID is the trace of this attempt.
 	TraceID *string `json:"traceID,omitempty"`
 }
@@ -89,6 +91,16 @@ func (b *RolloutStatusApplyConfiguration) WithRollbackStartedAt(value v1.Time) *
 // If called multiple times, the RollbackReason field is set to the value of the last call.
 func (b *RolloutStatusApplyConfiguration) WithRollbackReason(value string) *RolloutStatusApplyConfiguration {
 	b.RollbackReason = &value
+	return b
+}
+
+// WithAutoscalers adds the given value to the Autoscalers field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Autoscalers field.
+func (b *RolloutStatusApplyConfiguration) WithAutoscalers(values ...string) *RolloutStatusApplyConfiguration {
+	for i := range values {
+		b.Autoscalers = append(b.Autoscalers, values[i])
+	}
 	return b
 }
 

@@ -1,0 +1,169 @@
+package rollout
+
+import (
+	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
+)
+
+// forward moves replicas from the old version to the new one, a batch at a time.
+func (s *step) forward(verdict v1alpha1.Verdict) {
+	if len(s.state.Batches) > len(s.plan.Targets) {
+		s.state.Batches = s.state.Batches[:len(s.plan.Targets)]
+		s.state.CurrentBatch = int32(len(s.plan.Targets))
+	}
+	batch := &s.state.Batches[s.state.CurrentBatch-1]
+	batch.Target = s.plan.Targets[s.state.CurrentBatch-1]
+	last := int(s.state.CurrentBatch) == len(s.plan.Targets)
+
+	released := last && batch.FinishedAt != nil
+	if released {
+		s.removeOld()
+		return
+	}
+	s.clockPause(batch)
+	inPlace := s.moveTo(batch.Target)
+	if inPlace && batch.AvailableAt == nil {
+		batch.AvailableAt = new(stamp(s.now))
+	}
+	if s.overdue(batch) {
+		s.finish(v1alpha1.OutcomeFailed)
+		s.out.Actions, s.out.Stalled = nil, true
+		s.say(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded,
+			"batch %d was not available within %s: %d of %d replicas of %s are",
+			s.state.CurrentBatch, s.plan.ProgressDeadline, s.seen.New.Updated, batch.Target, s.plan.NewName)
+		return
+	}
+	if !inPlace {
+		s.say(v1alpha1.PhaseProgressing, v1alpha1.ReasonWaitingForReplicas,
+			"batch %d: %d of %d replicas of %s are available", s.state.CurrentBatch, s.seen.New.Updated, batch.Target, s.plan.NewName)
+		s.noteHold()
+		return
+	}
+	batch.Verdict, s.out.Verdict = verdict, verdict
+	switch {
+	case verdict == v1alpha1.VerdictFail:
+		s.failGate()
+	case verdict != v1alpha1.VerdictPass:
+		s.say(v1alpha1.PhaseAnalyzing, v1alpha1.ReasonAnalyzing, "batch %d is available; the gate has no verdict yet (%s)", s.state.CurrentBatch, verdict)
+		s.noteHold()
+	case s.plan.Paused:
+		s.say(v1alpha1.PhaseProgressing, v1alpha1.ReasonPaused, "batch %d is available; spec.paused holds the next step", s.state.CurrentBatch)
+	case !s.approved(last):
+		s.say(v1alpha1.PhaseAwaitingApproval, v1alpha1.ReasonAwaitingApproval,
+			"batch %d is available; set spec.info.currentBatch to %d or more to go on", s.state.CurrentBatch, s.state.CurrentBatch+1)
+	default:
+		batch.FinishedAt = new(stamp(s.now))
+		if last {
+			s.removeOld()
+			return
+		}
+		s.startBatch()
+	}
+}
+
+// startBatch begins the batch after the current one.
+func (s *step) startBatch() {
+	s.state.CurrentBatch++
+	target := s.plan.Targets[s.state.CurrentBatch-1]
+	s.state.Batches = append(s.state.Batches, v1alpha1.BatchStatus{Target: target, StartedAt: stamp(s.now)})
+	s.requeue(s.plan.ProgressDeadline)
+	s.moveTo(target)
+	s.say(v1alpha1.PhaseProgressing, v1alpha1.ReasonWaitingForReplicas,
+		"batch %d: %d of %d replicas of %s are available", s.state.CurrentBatch, s.seen.New.Updated, target, s.plan.NewName)
+}
+
+// moveTo sets the actions that bring the new version to target and the old one to what
+// is left, and says whether that is where they are. Capacity is never given up before
+// its replacement is available:
+//
+//	old = total - min(available of new, target)
+//	new = target, or, while it stands above target, no less than total - available of old
+func (s *step) moveTo(target int32) (inPlace bool) {
+	seen, plan := s.seen, s.plan
+	hasOld := plan.OldName != ""
+
+	newReplicas := target
+	if seen.New.Replicas > target {
+		newReplicas = max(target, min(seen.New.Replicas, plan.Total-seen.Old.Available))
+	}
+	switch {
+	case seen.New.Deleting:
+	case hasOld && seen.New.Exists && newReplicas > target:
+		// Its pod template stays as it is until it has no more replicas than the batch allows,
+		// so that no more than a batch of it changes at once.
+		s.out.act(plan.NewName, Action{Verb: Scale, Replicas: newReplicas})
+	default:
+		s.out.act(plan.NewName, Action{Verb: Apply, Replicas: newReplicas})
+	}
+
+	oldInPlace := true
+	if hasOld {
+		oldInPlace = !seen.Old.Exists && target == plan.Total ||
+			seen.Old.Exists && seen.Old.Settled && seen.Old.Replicas == plan.Total-target
+	}
+	if hasOld && !seen.Old.Deleting {
+		oldReplicas := max(0, plan.Total-min(seen.New.Updated, target))
+		if !seen.New.Settled {
+			// What the new one's status says may be of an earlier spec: good enough to keep old
+			// pods, not to give them up.
+			oldReplicas = max(oldReplicas, seen.Old.Replicas)
+		}
+		if seen.Old.Exists || oldReplicas > 0 {
+			s.out.act(plan.OldName, Action{Verb: Apply, Replicas: oldReplicas})
+		}
+	}
+	return seen.New.whole(target) && seen.New.Replicas == target && oldInPlace
+}
+
+// approved says whether a person has let the rollout go on from the current batch.
+func (s *step) approved(last bool) bool {
+	if last || s.plan.Total == 0 {
+		return true
+	}
+	current := s.state.CurrentBatch
+	switch s.plan.Pause {
+	case v1alpha1.PauseNone:
+		return true
+	case v1alpha1.PauseEach:
+		return s.plan.Approved > current
+	default:
+		return current != 1 || s.plan.Approved > current
+	}
+}
+
+// removeOld ends the last batch: the old version goes, and with it the rollout is complete.
+func (s *step) removeOld() {
+	old := s.seen.Old
+	if s.plan.OldName != "" && (old.Exists || old.Deleting) {
+		s.out.act(s.plan.NewName, Action{Verb: Apply, Replicas: s.plan.Total})
+		s.out.act(s.plan.OldName, drain(old, 0))
+		s.say(v1alpha1.PhaseProgressing, v1alpha1.ReasonBatchFinished, "all batches are finished; removing %s", s.plan.OldName)
+		return
+	}
+	if len(s.state.Retiring) > 0 {
+		s.say(v1alpha1.PhaseProgressing, v1alpha1.ReasonBatchFinished, "all batches are finished; removing superseded Deployments")
+		return
+	}
+	s.finish(v1alpha1.OutcomeCompleted)
+	s.say(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted, "%s is released", s.plan.NewName)
+}
+
+// failGate answers evidence of harm: back to the old version, or, when there is none,
+// a stop for a person.
+func (s *step) failGate() {
+	if s.plan.OldName == "" {
+		s.finish(v1alpha1.OutcomeFailed)
+		s.out.Actions = nil
+		s.say(v1alpha1.PhaseFailed, v1alpha1.ReasonGateFailed, "the gate failed batch %d and there is no old version to go back to", s.state.CurrentBatch)
+		return
+	}
+	s.startRollback("the gate failed the batch")
+	s.rollback()
+}
+
+// noteHold says so when spec.paused is set while the batch waits for something else too.
+func (s *step) noteHold() {
+	if s.plan.Paused {
+		s.out.Reason = v1alpha1.ReasonPaused
+		s.out.Message += "; spec.paused holds the next step"
+	}
+}
