@@ -157,11 +157,15 @@ func (s State) WithSpan(sc trace.SpanContext, parent trace.SpanID) State {
 	}
 	sameTrace := s.TraceID == sc.TraceID()
 	// Debug sent without ids applies to the trace that is started for it.
-	debug := s.Sampling == Debug && (sameTrace || !s.HasIDs()) && sc.IsSampled()
+	// It stays set even where a local sampler records nothing.
+	debug := s.Sampling == Debug && (sameTrace || !s.HasIDs())
 	if !sameTrace {
 		s.Short, s.TraceState = false, ""
 	}
-	s.Random = sc.TraceFlags().IsRandom() || (sameTrace && s.Random)
+	// Within a trace the random flag must go out as it came in.
+	if !sameTrace {
+		s.Random = sc.TraceFlags().IsRandom()
+	}
 	s.TraceID, s.SpanID, s.ParentID, s.Remote = sc.TraceID(), sc.SpanID(), parent, sc.IsRemote()
 	switch {
 	case debug:
