@@ -73,7 +73,6 @@ func (s *scratch) serverAttributes(x *exchange, state propagation.State) {
 	if r.URL.RawQuery != "" {
 		s.add(semconv.URLQueryKey.String(x.h.redact.query(r.URL.RawQuery)))
 	}
-	s.server(r.Host, scheme)
 	if ua := r.Header["User-Agent"]; len(ua) > 0 {
 		s.add(semconv.UserAgentOriginalKey.String(ua[0]))
 	}
@@ -83,9 +82,10 @@ func (s *scratch) serverAttributes(x *exchange, state propagation.State) {
 	if state.RequestID != "" {
 		s.add(RequestIDKey.String(state.RequestID))
 	}
-	if !x.h.network {
+	if !x.h.recommended {
 		return
 	}
+	s.server(r.Host, scheme)
 	host, port := splitHostPort(r.RemoteAddr)
 	if host != "" {
 		s.add(semconv.ClientAddressKey.String(host))
@@ -110,7 +110,7 @@ func (s *scratch) clientAttributes(t *transport, r *http.Request, method, resend
 	if resend > 0 {
 		s.add(semconv.HTTPRequestResendCountKey.Int(resend))
 	}
-	if t.network && r.ContentLength > 0 {
+	if t.recommended && r.ContentLength > 0 {
 		s.add(semconv.HTTPRequestBodySizeKey.Int64(r.ContentLength))
 	}
 }
@@ -153,12 +153,20 @@ func splitHostPort(hostport string) (host string, port int) {
 	return hostport, 0
 }
 
+// parsePort is without strconv because that allocates an error for "", which
+// most hosts have.
 func parsePort(s string) int {
-	port, err := strconv.ParseUint(s, 10, 16)
-	if err != nil {
+	port := 0
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' || len(s) > 5 {
+			return 0
+		}
+		port = port*10 + int(s[i]-'0')
+	}
+	if port > 65535 {
 		return 0
 	}
-	return int(port)
+	return port
 }
 
 func portOf(port, scheme string) int {

@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/trace"
 )
 
-// body ends a client span with the response's body.
-type body struct {
+// call is one attempt of a client: the request as it is sent and, when a span
+// is recorded, the response's body, whose end ends the span.
+type call struct {
+	sent http.Request
+
 	io.ReadCloser
-	ctx   context.Context
 	span  trace.Span
 	out   outcome
 	ended atomic.Bool
@@ -21,62 +24,62 @@ type body struct {
 
 // upgraded is the body of a 101 response, which is a connection.
 type upgraded struct {
-	*body
+	*call
 	io.Writer
 }
 
-// watchBody returns the body to give to the caller. What it implements matters
-// to net/http/httputil: the body of a switched protocol is written to.
-func watchBody(rc io.ReadCloser, ctx context.Context, span trace.Span, out outcome) io.ReadCloser {
-	b := &body{ReadCloser: rc, ctx: ctx, span: span, out: out}
-	if ctx.Done() != nil {
+// watch returns the body to give to the caller. What it implements matters to
+// net/http/httputil: the body of a switched protocol is written to.
+func (c *call) watch(body io.ReadCloser, span trace.Span, out outcome) io.ReadCloser {
+	c.ReadCloser, c.span, c.out = body, span, out
+	if ctx := c.sent.Context(); ctx.Done() != nil {
 		// For a body that is abandoned when the context is done.
-		b.stop = context.AfterFunc(ctx, b.abandoned)
+		c.stop = context.AfterFunc(ctx, c.abandoned)
 	}
-	if w, ok := rc.(io.Writer); ok {
-		return &upgraded{body: b, Writer: w}
+	if w, ok := body.(io.Writer); ok {
+		return &upgraded{call: c, Writer: w}
 	}
-	return b
+	return c
 }
 
 // Read implements io.Reader.
-func (b *body) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
+func (c *call) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
 	switch {
 	case err == nil:
 	case errors.Is(err, io.EOF):
-		b.end(nil)
+		c.end(nil)
 	default:
-		b.end(err)
+		c.end(err)
 	}
 	return n, err
 }
 
 // Close implements io.Closer.
-func (b *body) Close() error {
-	err := b.ReadCloser.Close()
-	b.end(nil)
+func (c *call) Close() error {
+	err := c.ReadCloser.Close()
+	c.end(nil)
 	return err
 }
 
 // end ends the span, once. err is what reading failed with, nil at the end of
 // the body or when the caller has had enough.
-func (b *body) end(err error) {
-	if b.stop != nil {
-		b.stop()
+func (c *call) end(err error) {
+	if c.stop != nil {
+		c.stop()
 	}
-	b.finish(err)
+	c.finish(err)
 }
 
-func (b *body) abandoned() { b.finish(b.ctx.Err()) }
+func (c *call) abandoned() { c.finish(c.sent.Context().Err()) }
 
-func (b *body) finish(err error) {
-	if b.ended.Swap(true) {
+func (c *call) finish(err error) {
+	if c.ended.Swap(true) {
 		return
 	}
-	out := b.out
+	out := c.out
 	if err != nil {
-		out = clientOutcome(out.status, err, b.ctx.Err())
+		out = clientOutcome(out.status, err, c.sent.Context().Err())
 	}
-	endClientSpan(b.span, out)
+	endClientSpan(c.span, out)
 }

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/canarycontroller/canary-controller/middleware/internal/response"
 	"github.com/canarycontroller/canary-controller/middleware/propagation"
@@ -24,9 +25,10 @@ type exchange struct {
 
 	h         *handler
 	outer     *http.Request // as the server gave it
-	inner     *http.Request // as the next handler gets it
-	span      trace.Span    // nil when none is recorded or made
-	op        *operation    // what was known at the start
+	inner     http.Request  // as the next handler gets it
+	remote    remoteSpan
+	span      trace.Span // nil when none is recorded or made
+	op        *operation // what was known at the start
 	pattern   atomic.Pointer[string]
 	rec       response.Recorder
 	requestID [1]string
@@ -67,7 +69,8 @@ func (x *exchange) startSpan(state propagation.State, trust propagation.Trust) {
 			opts = append(opts, trace.WithLinks(trace.Link{SpanContext: link}))
 		}
 	} else if state.HasIDs() && !hasLocalParent(ctx, state) {
-		ctx = trace.ContextWithSpanContext(ctx, state.SpanContext())
+		x.remote.sc = state.SpanContext()
+		ctx = trace.ContextWithSpan(ctx, &x.remote)
 	}
 	ctx, span := h.tracer.Start(ctx, x.op.name, opts...)
 	s.release()
@@ -77,6 +80,16 @@ func (x *exchange) startSpan(state propagation.State, trust propagation.Trust) {
 		x.span = span
 	}
 }
+
+// remoteSpan is the caller's span, as trace.ContextWithRemoteSpanContext would
+// make it but within the exchange.
+type remoteSpan struct {
+	noop.Span
+	sc trace.SpanContext
+}
+
+// SpanContext implements trace.Span.
+func (s *remoteSpan) SpanContext() trace.SpanContext { return s.sc }
 
 // hasLocalParent reports whether ctx holds a span of this process to which the
 // request belongs, as with another instrumentation around this one.
@@ -134,7 +147,7 @@ func (x *exchange) operation() *operation {
 		return x.h.routes.find(*p, x.method)
 	}
 	if x.h.mux == nil && x.inner.Pattern != "" {
-		return x.h.routes.find(patternOf(x.inner, x.inner.Pattern), x.method)
+		return x.h.routes.find(patternOf(&x.inner, x.inner.Pattern), x.method)
 	}
 	return x.op
 }
@@ -157,7 +170,7 @@ func (x *exchange) endSpan(op *operation, out outcome, panicked any) {
 	if out.errorType != "" {
 		s.add(semconv.ErrorTypeKey.String(out.errorType))
 	}
-	if x.h.network {
+	if x.h.recommended {
 		s.add(semconv.HTTPResponseBodySizeKey.Int64(x.rec.BodySize()))
 	}
 	x.span.SetAttributes(s.attrs[:s.n]...)

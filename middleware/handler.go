@@ -106,13 +106,15 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.tracer != nil && (h.filter == nil || h.filter(r)) && !denied(state) {
 		x.startSpan(state, trust)
 	}
-	x.inner = r.WithContext(x)
+	// Copied once more so that the request is part of x; the compiler keeps
+	// the first copy on the stack.
+	x.inner = *r.WithContext(x)
 	w = x.rec.Wrap(ctx, w)
 	if h.active != nil {
 		h.active[x.method].Inc()
 	}
 	defer x.end()
-	h.next.ServeHTTP(w, x.inner)
+	h.next.ServeHTTP(w, &x.inner)
 	x.returned = true
 }
 

@@ -45,7 +45,7 @@ type settings struct {
 	buckets     []float64
 	seriesLimit int
 	redact      []string
-	network     bool
+	recommended bool
 }
 
 type handlerConfig struct {
@@ -130,12 +130,15 @@ func WithRedactedQuery(keys ...string) Option {
 	return optionFunc(func(s *settings) { s.redact = append(s.redact, keys...) })
 }
 
-// WithNetworkAttributes adds the peer's and client's addresses, the protocol
-// version and the body sizes to spans. They are off by default because
+// WithRecommendedAttributes adds to spans what the semantic conventions only
+// recommend: server.address and server.port (of a server, from the Host
+// header), client.address, network.peer.address and .port,
+// network.protocol.version and the body sizes. They are off by default because
 // OpenTelemetry's SDK pays for the ninth attribute of a span about as much as
-// for the eight before, and in a mesh the peer is always the sidecar.
-func WithNetworkAttributes() Option {
-	return optionFunc(func(s *settings) { s.network = true })
+// for three allocations more, and in a mesh the peer is always the sidecar.
+// What is required is always there.
+func WithRecommendedAttributes() Option {
+	return optionFunc(func(s *settings) { s.recommended = true })
 }
 
 // WithMux names the mux that routes the requests, when Handler cannot see
@@ -190,11 +193,11 @@ func WithServerAddressLimit(n int) TransportOption {
 
 // core is what Handler and Transport make of their common settings.
 type core struct {
-	cfg     *propagation.Config
-	tracer  trace.Tracer // nil when no spans are made
-	methods *methods
-	redact  redactor
-	network bool
+	cfg         *propagation.Config
+	tracer      trace.Tracer // nil when no spans are made
+	methods     *methods
+	redact      redactor
+	recommended bool
 }
 
 func (s *settings) check() error {
@@ -242,7 +245,7 @@ func (s *settings) core() (core, error) {
 	if err != nil {
 		return core{}, fmt.Errorf("WithPropagation: %w", err)
 	}
-	c := core{cfg: cfg, methods: newMethods(s.methods), redact: newRedactor(s.redact), network: s.network}
+	c := core{cfg: cfg, methods: newMethods(s.methods), redact: newRedactor(s.redact), recommended: s.recommended}
 	if !cfg.Passthrough() {
 		tp := s.provider
 		if tp == nil {
