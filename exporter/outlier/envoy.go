@@ -131,28 +131,55 @@ func lastFailedLast(proxies []Proxy, failed map[string]bool) []Proxy {
 
 // readProxy reads one proxy.
 func (e *envoySource) readProxy(ctx context.Context, p Proxy, want *Interest) (Reading, error) {
-	ctx, cancel := context.WithTimeout(ctx, e.o.ProxyTimeout)
-	defer cancel()
 	r := Reading{Proxy: p.ID, Created: p.Created, At: time.Now()}
 	url := "http://" + net.JoinHostPort(p.Address, strconv.Itoa(e.o.Port)) + e.o.Path
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(e.o.ProxyTimeout, func() {
+		cancel(readErrorf(ReasonTimeout, "no answer for %v", e.o.ProxyTimeout))
+	})
+	defer silence.Stop()
+	err := e.get(ctx, url, silence, want, &r)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return r, fmt.Errorf("reading %s: %w", url, err)
+	}
+	return r, nil
+}
+
+func (e *envoySource) get(ctx context.Context, url string, silence *time.Timer, want *Interest, r *Reading) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return r, readErrorf(ReasonUnreachable, "proxy %s: %w", p.Name, err)
+		return err
 	}
 	resp, err := e.client.Do(req)
 	if err != nil {
-		return r, fmt.Errorf("reading proxy %s: %w", p.Name, err)
+		return err
 	}
 	defer resp.Body.Close()
+	silence.Stop()
 	if resp.StatusCode != http.StatusOK {
-		return r, readErrorf(ReasonStatus, "proxy %s: %s answered %s", p.Name, url, resp.Status)
+		return readErrorf(ReasonStatus, "status %s", resp.Status)
 	}
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") {
-		return r, readErrorf(ReasonMalformed, "proxy %s: %s answered with a web page", p.Name, url)
+		return readErrorf(ReasonMalformed, "answer is a web page")
 	}
-	body := newLimitedReader(resp.Body, e.o.MaxBodyBytes)
-	if err := e.read(body, want.Wants, &r); err != nil {
-		return r, fmt.Errorf("reading proxy %s: %s: %w", p.Name, url, err)
-	}
-	return r, nil
+	body := newLimitedReader(&patientReader{r: resp.Body, silence: silence, patience: e.o.ProxyTimeout}, e.o.MaxBodyBytes)
+	return e.read(body, want.Wants, r)
+}
+
+// patientReader lets the timer run only while it waits for the proxy.
+type patientReader struct {
+	r        io.Reader
+	silence  *time.Timer
+	patience time.Duration
+}
+
+func (p *patientReader) Read(b []byte) (int, error) {
+	p.silence.Reset(p.patience)
+	n, err := p.r.Read(b)
+	p.silence.Stop()
+	return n, err
 }

@@ -85,10 +85,19 @@ func (in *Interest) Targets() []Target {
 	return out
 }
 
-// Wants reports whether what a proxy says about the cluster matters to any
-// target.
+// Wants reports whether what a proxy says about the cluster can be attributed
+// to any target.
 func (in *Interest) Wants(cluster string) bool {
-	return len(in.resolve(cluster).targets) > 0
+	m := in.resolve(cluster)
+	if m.exclusive {
+		return true
+	}
+	for _, t := range m.targets {
+		if len(in.targets[t].Endpoints) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // match is what a cluster leads to.

@@ -78,7 +78,9 @@ type Options struct {
 	Path string
 	// Concurrency is the number of proxies read at once, 256.
 	Concurrency int
-	// ProxyTimeout bounds reading one proxy, 3 s.
+	// ProxyTimeout is how long a proxy may keep silent while it is asked, 3 s.
+	// Time spent on parsing what arrived does not count, so that a busy
+	// machine does not look like dead proxies; the sweep's end bounds it all.
 	ProxyTimeout time.Duration
 	// MaxBodyBytes bounds one answer. Envoy's are parsed as they arrive and
 	// not kept, 256 MiB; Prometheus's are held in memory, 32 MiB.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -32,6 +33,9 @@ const (
 	maxClusters = 100_000
 )
 
+// lineReaders spares thousands of buffers in each sweep.
+var lineReaders = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, maxLine) }}
+
 // stats is what a body of statistics said.
 type stats struct {
 	uptime   time.Duration
@@ -48,7 +52,12 @@ func parseStats(r io.Reader, want func(cluster string) bool) (stats, error) {
 	var out stats
 	seen := map[string]*ClusterReading{}
 	outlierLines := 0
-	br := bufio.NewReaderSize(r, maxLine)
+	br := lineReaders.Get().(*bufio.Reader)
+	br.Reset(r)
+	defer func() {
+		br.Reset(nil)
+		lineReaders.Put(br)
+	}()
 	for number := 1; ; number++ {
 		line, err := br.ReadSlice('\n')
 		switch {
@@ -123,11 +132,16 @@ func skipLine(br *bufio.Reader) error {
 }
 
 // cutOff reports whether an unterminated last line is, or could have become,
-// a line of Envoy. Applications behind Istio's merged endpoint are known to
+// a line of Envoy's. Applications behind Istio's merged endpoint are known to
 // forget the last line feed; that harms nobody.
 func cutOff(line []byte) bool {
-	n := min(len(line), len(namePrefix))
-	return n > 0 && string(line[:n]) == namePrefix[:n]
+	for _, prefix := range []string{namePrefix, "# TYPE " + namePrefix, "# HELP " + namePrefix} {
+		n := min(len(line), len(prefix))
+		if n > 0 && string(line[:n]) == prefix[:n] {
+			return true
+		}
+	}
+	return false
 }
 
 func ofInterest(line []byte) bool {
@@ -199,21 +213,30 @@ func parseSample(line []byte) (sample, error) {
 			}
 		}
 	}
-	fields := bytes.Fields(line)
-	if len(fields) == 0 {
+	number, rest := field(line)
+	if len(number) == 0 {
 		return s, errors.New("no value")
 	}
-	value, err := strconv.ParseFloat(string(fields[0]), 64)
+	value, err := strconv.ParseFloat(string(number), 64)
 	if err != nil || math.IsNaN(value) || math.IsInf(value, 0) || value < 0 {
 		return s, errors.New("value is not a number of at least 0")
 	}
 	s.value = value
-	if len(fields) > 1 && fields[1][0] != '#' {
-		if _, err := strconv.ParseFloat(string(fields[1]), 64); err != nil {
+	if timestamp, _ := field(rest); len(timestamp) > 0 && timestamp[0] != '#' {
+		if _, err := strconv.ParseFloat(string(timestamp), 64); err != nil {
 			return s, errors.New("timestamp is not a number")
 		}
 	}
 	return s, nil
+}
+
+// field takes the first word of b.
+func field(b []byte) (word, rest []byte) {
+	b = bytes.TrimLeft(b, " \t")
+	if end := bytes.IndexAny(b, " \t"); end >= 0 {
+		return b[:end], b[end:]
+	}
+	return b, nil
 }
 
 // quoted takes a quoted label value from the front of b, with its escapes
