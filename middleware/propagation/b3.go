@@ -1,5 +1,7 @@
 package propagation
 
+import "strings"
+
 // identity is what one format says: ids, decision, or both.
 type identity struct {
 	traceID  [16]byte
@@ -91,10 +93,10 @@ func (id *identity) parseB3Decision(c byte) bool {
 // cost was broken traces.
 func parseB3Multi(traceID, spanID, parentID, sampled, flags string, nibble *[256]byte, id *identity) bool {
 	*id = identity{}
-	switch sampled {
-	case "1", "true":
+	switch {
+	case sampled == "1", len(sampled) == 4 && strings.EqualFold(sampled, "true"):
 		id.sampling = Accept
-	case "0", "false":
+	case sampled == "0", len(sampled) == 5 && strings.EqualFold(sampled, "false"):
 		id.sampling = Deny
 	}
 	if flags == "1" {

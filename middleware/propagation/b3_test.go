@@ -135,6 +135,8 @@ func TestParseB3Multi(t *testing.T) {
 		{name: "deny", trace: trace128, span: spanHex, sampled: "0", want: with(Deny, "")},
 		{name: "true", trace: trace128, span: spanHex, sampled: "true", want: with(Accept, "")},
 		{name: "false", trace: trace128, span: spanHex, sampled: "false", want: with(Deny, "")},
+		{name: "True", trace: trace128, span: spanHex, sampled: "True", want: with(Accept, "")},
+		{name: "not quite true", trace: trace128, span: spanHex, sampled: "truee", want: ids},
 		{name: "defer", trace: trace128, span: spanHex, want: ids},
 		{name: "debug", trace: trace128, span: spanHex, flags: "1", want: with(Debug, "")},
 		{name: "debug over deny", trace: trace128, span: spanHex, sampled: "0", flags: "1", want: with(Debug, "")},
