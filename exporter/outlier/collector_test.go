@@ -33,6 +33,12 @@ func (s *script) Read(ctx context.Context, want *Interest, sink Sink) error {
 	return sweep(ctx, want, sink)
 }
 
+func (s *script) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reads
+}
+
 // targetList is a target list that tests change.
 type targetList struct {
 	mu sync.Mutex
@@ -190,8 +196,8 @@ func TestNoTargets(t *testing.T) {
 	src := &script{}
 	c := newTestCollector(t, Config{Source: src, Targets: func() []Target { return nil }})
 	c.sweep(t.Context(), at(0))
-	if src.reads != 0 || c.succeeded.Load() != at(0).UnixNano() {
-		t.Errorf("%d reads, last success %v", src.reads, c.succeeded.Load())
+	if src.count() != 0 || c.succeeded.Load() != at(0).UnixNano() {
+		t.Errorf("%d reads, last success %v", src.count(), c.succeeded.Load())
 	}
 }
 
@@ -233,8 +239,8 @@ func TestRun(t *testing.T) {
 		go func() { done <- c.Run(ctx) }()
 		synctest.Wait()
 		observed := func() int { return testutil.CollectAndCount(c, "canary_outlier_ejecting_proxies") }
-		if src.reads != 1 || observed() != 1 {
-			t.Fatalf("at once: %d reads, %d series", src.reads, observed())
+		if src.count() != 1 || observed() != 1 {
+			t.Fatalf("at once: %d reads, %d series", src.count(), observed())
 		}
 		if err := c.Run(ctx); err == nil {
 			t.Error("ran twice")
@@ -249,8 +255,8 @@ func TestRun(t *testing.T) {
 		src.mu.Unlock()
 		time.Sleep(2 * time.Second)
 		// The second sweep hangs; a scrape shows the first.
-		if src.reads != 2 || observed() != 1 {
-			t.Fatalf("while hanging: %d reads, %d series", src.reads, observed())
+		if src.count() != 2 || observed() != 1 {
+			t.Fatalf("while hanging: %d reads, %d series", src.count(), observed())
 		}
 		time.Sleep(9 * time.Second)
 		if observed() != 0 || c.errors[ReasonTimeout].Load() != 1 {
