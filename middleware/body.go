@@ -57,9 +57,10 @@ func (c *call) Read(p []byte) (int, error) {
 
 // Close implements io.Closer.
 func (c *call) Close() error {
-	err := c.ReadCloser.Close()
+	// Before, so that what a Read at the same time fails with because of it is
+	// not taken for the reason.
 	c.end(nil)
-	return err
+	return c.ReadCloser.Close()
 }
 
 // end ends the span, once. err is what reading failed with, nil at the end of
