@@ -8,8 +8,7 @@ import (
 
 // dial establishes one connection for a group.
 func (p *pool) dial(g *group) {
-	s := &socket{}
-	s.released = func() { p.release() }
+	s := &socket{released: p.release}
 	ctx, cancel := context.WithTimeout(p.ctx, p.limits.connectTimeout)
 	defer cancel()
 	cc, err := p.base.NewClientConn(withTarget(ctx, g.key.address, s), g.key.scheme, g.key.authority)
@@ -41,34 +40,51 @@ func (p *pool) dial(g *group) {
 }
 
 func (p *pool) dialFailed(g *group, err error) {
-	p.mu.Lock()
-	g.dialing--
-	closed := p.closed
-	if !closed {
-		// The first waiter bears it; the next ones get their own dial.
-		if len(g.waiters) > 0 {
-			p.hand(g, handover{err: &ConnectError{Cluster: p.cluster, Endpoint: g.key.address, Err: err}})
-		}
-		p.serve(g)
-		p.reap(g)
+	if p.ctx.Err() == nil {
+		// Before the request learns of it, so that its retry and the next request
+		// already see the endpoint's new state.
+		p.metrics.connectFailed.Inc()
+		p.failed(g.key.address, err)
 	}
-	p.mu.Unlock()
-	if closed {
-		return
-	}
-	p.metrics.connectFailed.Inc()
-	p.failed(g.key.address, err)
-}
-
-// release is called when a socket is closed: its place is free for any group.
-func (p *pool) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.conns--
-	for _, g := range p.groups {
-		if len(g.waiters) > 0 {
-			p.serve(g)
+	g.dialing--
+	if p.closed {
+		return
+	}
+	// The first waiter bears it; the next ones get their own dial.
+	if len(g.waiters) > 0 {
+		p.hand(g, handover{err: &ConnectError{Cluster: p.cluster, Endpoint: g.key.address, Err: err}})
+	}
+	p.serve(g)
+	p.reap(g)
+}
+
+// release is called when a socket is closed. net/http does that while it holds a
+// lock that Available takes, so mu cannot be taken here.
+func (p *pool) release() {
+	p.conns.Add(-1)
+	select {
+	case p.freed <- struct{}{}:
+	default: // a signal is waiting already
+	}
+}
+
+// serveFreed gives the places of closed sockets to whichever group waits.
+func (p *pool) serveFreed() {
+	for {
+		select {
+		case <-p.ctx.Done():
+			return
+		case <-p.freed:
 		}
+		p.mu.Lock()
+		for _, g := range p.groups {
+			if len(g.waiters) > 0 {
+				p.serve(g)
+			}
+		}
+		p.mu.Unlock()
 	}
 }
 
@@ -118,7 +134,7 @@ func (p *pool) closeWhere(match func(*conn) bool, first func()) {
 }
 
 // close ends everything: waiters get ErrClosed, requests in flight are
-// interrupted, and no dial is left when it returns.
+// interrupted, and no goroutine of the pool is left when it returns.
 func (p *pool) close() {
 	var open []*conn
 	p.mu.Lock()
@@ -136,5 +152,5 @@ func (p *pool) close() {
 	for _, c := range open {
 		c.close()
 	}
-	p.dials.Wait()
+	p.work.Wait()
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,13 +28,14 @@ type pool struct {
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	dials  sync.WaitGroup
+	work   sync.WaitGroup
+	conns  atomic.Int64
+	freed  chan struct{}
 
 	mu       sync.Mutex
 	closed   bool
 	groups   map[groupKey]*group
 	gone     map[string]bool
-	conns    int64
 	pending  int64
 	active   int64
 	retrying int64
@@ -42,13 +44,14 @@ type pool struct {
 func newPool(cluster string, l limits, base *http.Transport, now func() time.Time) *pool {
 	p := &pool{cluster: cluster, limits: l, now: now,
 		base:   base,
-		groups: map[groupKey]*group{}, gone: map[string]bool{}}
+		groups: map[groupKey]*group{}, gone: map[string]bool{}, freed: make(chan struct{}, 1)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	dial := base.DialContext
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
 	}
 	base.DialContext = dialEndpoint(dial)
+	p.work.Go(p.serveFreed)
 	return p
 }
 
@@ -260,9 +263,9 @@ func (p *pool) serve(g *group) {
 	}
 	for !p.closed && p.wanted(g) > 0 && p.mayDial(g) {
 		g.dialing++
-		p.conns++
+		p.conns.Add(1)
 		p.metrics.connections.Inc()
-		p.dials.Go(func() { p.dial(g) })
+		p.work.Go(func() { p.dial(g) })
 	}
 }
 
@@ -287,7 +290,7 @@ func (p *pool) wanted(g *group) int {
 // mayDial applies tcp.maxConnections. As in Envoy, an endpoint without any
 // connection gets one regardless, or it could starve. mu is held.
 func (p *pool) mayDial(g *group) bool {
-	return p.conns < p.limits.maxConnections || len(g.conns)+g.dialing == 0
+	return p.conns.Load() < p.limits.maxConnections || len(g.conns)+g.dialing == 0
 }
 
 // blocked: a waiter gets no connection of its own because of the limit. mu is held.

@@ -26,7 +26,6 @@ type backend struct {
 	served  atomic.Int64
 	conns   atomic.Int64 // accepted ever
 	open    atomic.Int64
-	mostOpn atomic.Int64
 	// gate, when set, holds every request until it is closed.
 	gate atomic.Pointer[chan struct{}]
 }
@@ -57,7 +56,7 @@ func (b *backend) connState(_ net.Conn, s http.ConnState) {
 	switch s {
 	case http.StateNew:
 		b.conns.Add(1)
-		b.mostOpn.Store(max(b.mostOpn.Load(), b.open.Add(1)))
+		b.open.Add(1)
 	case http.StateClosed, http.StateHijacked:
 		b.open.Add(-1)
 	}

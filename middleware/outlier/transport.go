@@ -108,6 +108,7 @@ func New(cluster string, endpoints Resolver, opts ...Option) (*Transport, error)
 	t.metrics = newMetrics(cluster, t.occupancy())
 	t.pool.metrics = t.metrics
 	if err := t.metrics.register(c.registerer); err != nil {
+		t.pool.close()
 		return fail(err)
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
@@ -356,7 +357,7 @@ func (t *Transport) occupancy() occupancy {
 			}
 			return 0
 		},
-		connections: t.pool.read(&t.pool.conns),
+		connections: func() float64 { return float64(t.pool.conns.Load()) },
 		active:      t.pool.read(&t.pool.active),
 		pending:     t.pool.read(&t.pool.pending),
 		retrying:    t.pool.read(&t.pool.retrying),
