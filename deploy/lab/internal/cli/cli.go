@@ -28,7 +28,7 @@ func Main(args []string) int {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(upCommand(), downCommand(), statusCommand(), restartCommand(), kubectlHelp())
+	root.AddCommand(upCommand(), downCommand(), statusCommand(), restartCommand(), logsCommand(), imagesCommand(), kubectlHelp())
 	root.SetArgs(args)
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "lab:", err)

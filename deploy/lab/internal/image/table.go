@@ -20,11 +20,17 @@ type Image struct {
 	// with the tag *, which matches every tag and digest and none. A name
 	// without a tag means the tag latest, as for any container runtime.
 	Name string `json:"name"`
+	// Entrypoint is the path of the program inside the image. A container whose
+	// command begins with it, or with the name of the executable, runs the
+	// executable.
+	Entrypoint string `json:"entrypoint,omitempty"`
 	// Executable is the program that stands for the image's entrypoint. A
 	// relative path is relative to the table; one without a slash is looked up
 	// in PATH.
 	Executable string `json:"executable,omitempty"`
-	// Args are its arguments where the container gives none.
+	// Args are its arguments where the container gives none. $(POD_IP),
+	// $(POD_NAME), $(POD_NAMESPACE) and the container's variables are expanded
+	// in them and in Env.
 	Args []string `json:"args,omitempty"`
 	// Env is the image's environment; the container's own wins.
 	Env map[string]string `json:"env,omitempty"`
@@ -37,8 +43,12 @@ type Table struct {
 	Images []Image `json:"images"`
 }
 
-// ErrNotFound says that the table has no such image.
-var ErrNotFound = errors.New("not found")
+var (
+	// ErrNotFound says that the table has no such image.
+	ErrNotFound = errors.New("not found")
+	// ErrName says that a text is no image name.
+	ErrName = errors.New("invalid image name")
+)
 
 // Parse reads a table from YAML or JSON. dir is what relative executables are
 // relative to. Errors name the row and the field.
@@ -50,14 +60,15 @@ func Parse(text []byte, dir string) (*Table, error) {
 	seen := map[string]int{}
 	for i := range t.Images {
 		img := &t.Images[i]
-		ref, err := parseReference(img.Name)
+		repository, full, err := parseRowName(img.Name)
 		if err != nil {
 			return nil, fmt.Errorf("image table: images[%d].name: %w", i, err)
 		}
-		if j, ok := seen[ref.String()]; ok {
+		key := repository + " " + full
+		if j, ok := seen[key]; ok {
 			return nil, fmt.Errorf("image table: images[%d].name: %q is images[%d] already", i, img.Name, j)
 		}
-		seen[ref.String()] = i
+		seen[key] = i
 		if img.Hollow == (img.Executable != "") {
 			return nil, fmt.Errorf("image table: images[%d]: exactly one of executable and hollow must be given", i)
 		}
@@ -94,31 +105,31 @@ func Load(file string) (*Table, error) {
 
 // Lookup finds the row for the image a container names: the exact one, else
 // the one with the tag *, else the built-in hollow image. It returns an error
-// wrapping [ErrNotFound] where there is none, and another one where name is no
-// image name.
+// wrapping [ErrNotFound] where there is none, and one wrapping [ErrName] where
+// name is no image name.
 func (t *Table) Lookup(name string) (Image, error) {
-	ref, err := parseReference(name)
+	named, err := parseName(name)
 	if err != nil {
-		return Image{}, err
+		return Image{}, fmt.Errorf("%w: %w", ErrName, err)
 	}
 	var wild *Image
 	for i := range t.Images {
-		row, err := parseReference(t.Images[i].Name)
+		repository, full, err := parseRowName(t.Images[i].Name)
 		if err != nil {
 			continue
 		}
-		if row == ref {
+		if full == named.String() {
 			return t.Images[i], nil
 		}
-		if row.repository == ref.repository && row.tag == "*" {
+		if full == "" && repository == named.Name() {
 			wild = &t.Images[i]
 		}
 	}
 	if wild != nil {
 		return *wild, nil
 	}
-	if ref.repository == HollowName {
+	if named.Name() == "docker.io/"+HollowName {
 		return Image{Name: name, Hollow: true}, nil
 	}
-	return Image{}, fmt.Errorf("%s: %w", ref, ErrNotFound)
+	return Image{}, fmt.Errorf("%s: %w", named, ErrNotFound)
 }

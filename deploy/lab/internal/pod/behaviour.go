@@ -54,14 +54,14 @@ func behaviour(pod *corev1.Pod, c *corev1.Container, imageEnv map[string]string)
 		}
 		return true
 	}
-	boolean(hollowCrash, &b.crash)
-	boolean(hollowNeverReady, &b.neverReady)
-	duration(hollowReadyDelay, &b.readyDelay)
-	duration(hollowStopDelay, &b.stopDelay)
-	b.ends = duration(hollowRun, &b.run)
-	if v := get(hollowExit); v != "" && err == nil {
+	boolean(envCrash, &b.crash)
+	boolean(envNeverReady, &b.neverReady)
+	duration(envReadyDelay, &b.readyDelay)
+	duration(envStopDelay, &b.stopDelay)
+	b.ends = duration(envRun, &b.run)
+	if v := get(envExit); v != "" && err == nil {
 		if b.exit, err = strconv.Atoi(v); err != nil || b.exit < 0 || b.exit > 255 {
-			err = fmt.Errorf("%s: %q is not an exit code", hollowExit, v)
+			err = fmt.Errorf("%s: %q is not an exit code", envExit, v)
 		}
 		b.ends = true
 	}

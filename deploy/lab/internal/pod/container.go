@@ -45,10 +45,8 @@ type container struct {
 	// restart asks for another run whatever the exit code and the policy say:
 	// a liveness probe failed or the image changed.
 	restart bool
-	// killReason overrides the reason of the termination.
-	killReason string
-	inst       instance
-	probes     *probes
+	inst    instance
+	probes  *probes
 }
 
 // instance is one run of a container.

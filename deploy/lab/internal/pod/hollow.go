@@ -10,22 +10,22 @@ import (
 // hollow-crash), that say what a hollow container does. The variable wins.
 const (
 	AnnotationPrefix = "lab.canarycontroller.tech.com/"
-	// hollowCrash: end at once with exit code 1.
-	hollowCrash = "HOLLOW_CRASH"
-	// hollowNeverReady: run and never become ready.
-	hollowNeverReady = "HOLLOW_NEVER_READY"
-	// hollowReadyDelay: become ready after this long (a Go duration).
-	hollowReadyDelay = "HOLLOW_READY_DELAY"
-	// hollowRun: end after this long (a Go duration).
-	hollowRun = "HOLLOW_RUN"
-	// hollowExit: the exit code at the end of hollowRun.
-	hollowExit = "HOLLOW_EXIT"
-	// hollowStopDelay: how long the container takes to end when told to.
-	hollowStopDelay = "HOLLOW_STOP_DELAY"
+	// envCrash: end at once with exit code 1.
+	envCrash = "HOLLOW_CRASH"
+	// envNeverReady: run and never become ready.
+	envNeverReady = "HOLLOW_NEVER_READY"
+	// envReadyDelay: become ready after this long (a Go duration).
+	envReadyDelay = "HOLLOW_READY_DELAY"
+	// envRun: end after this long (a Go duration).
+	envRun = "HOLLOW_RUN"
+	// envExit: the exit code at the end of envRun.
+	envExit = "HOLLOW_EXIT"
+	// envStopDelay: how long the container takes to end when told to.
+	envStopDelay = "HOLLOW_STOP_DELAY"
 )
 
-// hollow is a run of a container without a process: timers only.
-type hollow struct {
+// hollowRun is a run of a container without a process: timers only.
+type hollowRun struct {
 	mu     sync.Mutex
 	over   bool
 	delay  time.Duration
@@ -35,8 +35,8 @@ type hollow struct {
 }
 
 // startHollow begins a run. ended is called once, from another goroutine.
-func startHollow(b hollowBehaviour, ended func(exit)) *hollow {
-	h := &hollow{delay: b.stopDelay, ended: ended}
+func startHollow(b hollowBehaviour, ended func(exit)) *hollowRun {
+	h := &hollowRun{delay: b.stopDelay, ended: ended}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -48,7 +48,7 @@ func startHollow(b hollowBehaviour, ended func(exit)) *hollow {
 	return h
 }
 
-func (h *hollow) finish(e exit) {
+func (h *hollowRun) finish(e exit) {
 	h.mu.Lock()
 	over := h.over
 	h.over = true
@@ -61,7 +61,7 @@ func (h *hollow) finish(e exit) {
 	h.ended(e)
 }
 
-func (h *hollow) stop(grace time.Duration) {
+func (h *hollowRun) stop(grace time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.over || h.ending && grace > 0 {
@@ -79,7 +79,7 @@ func (h *hollow) stop(grace time.Duration) {
 }
 
 // after calls f unless the run has ended by then.
-func (h *hollow) after(d time.Duration, f func()) {
+func (h *hollowRun) after(d time.Duration, f func()) {
 	time.AfterFunc(d, func() {
 		h.mu.Lock()
 		over := h.over || h.ending

@@ -35,9 +35,7 @@ type podRun struct {
 	message  string
 	status   corev1.PodStatus
 	timer    *time.Timer
-	volumes  map[string]string // name to directory, once they are there
-	mounting bool
-	mountErr time.Time // when the volumes could not be had, to try again
+	disk     disk
 
 	stopping  bool
 	deadline  time.Time // when what is left is killed
@@ -233,9 +231,6 @@ func (p *podRun) stepRunning(now time.Time) time.Time {
 		}
 		soonest(end)
 	}
-	if !p.mounted(now, soonest) {
-		return next
-	}
 	for _, c := range p.inits {
 		if c.succeeded() && !c.sidecar {
 			continue
@@ -287,13 +282,11 @@ func (p *podRun) ensure(c *container, now time.Time) time.Time {
 		if !c.shouldRun(p.pod.Spec.RestartPolicy) {
 			return time.Time{}
 		}
-		if !c.restart {
-			if d := c.restarts.waiting(c.ended, now); d > 0 {
-				p.crashLoop(c)
-				return now.Add(d)
-			}
-			c.restarts = c.restarts.next(c.ended, now, p.e.cfg.MaxBackoff)
+		if d := c.restarts.waiting(c.ended, now); d > 0 {
+			p.crashLoop(c)
+			return now.Add(d)
 		}
+		c.restarts = c.restarts.next(c.ended, now, p.e.cfg.MaxBackoff)
 		c.restart = false
 		c.last, c.final = c.final, nil
 		c.phase = waiting

@@ -3,7 +3,6 @@ package pod
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,7 +44,7 @@ func (p *podRun) start(c *container, now time.Time) time.Time {
 func (p *podRun) startHollow(c *container, b hollowBehaviour, now time.Time) time.Time {
 	p.running(c, now)
 	c.started = true
-	var inst *hollow
+	var inst *hollowRun
 	inst = startHollow(b, func(x exit) { p.exited(c, inst, x) })
 	c.inst = inst
 	switch {
@@ -80,7 +79,7 @@ func (p *podRun) pullFailed(c *container, err error, now time.Time) time.Time {
 	name := c.spec.Image
 	c.phase = waiting
 	switch {
-	case strings.HasPrefix(err.Error(), "couldn't parse image name"):
+	case errors.Is(err, image.ErrName):
 		c.reason = "InvalidImageName"
 		c.message = fmt.Sprintf("Failed to apply default image tag %q: %v", name, err)
 		p.event(corev1.EventTypeWarning, "InspectFailed", "%s", c.message)
