@@ -184,9 +184,8 @@ func TestRate(t *testing.T) {
 			BaseEjectionTime: 100 * time.Millisecond, MaxEjectionPercent: 30},
 	}))
 	var ok, status503, other, overflowed atomic.Int64
-	client := &http.Client{Transport: tr, Timeout: 30 * time.Second}
 	request := func() {
-		resp, err := client.Get("http://reviews:9080/")
+		resp, err := tr.RoundTrip(newRequest(t, t.Context(), http.MethodGet, nil))
 		var overflow *OverflowError
 		switch {
 		case errors.As(err, &overflow):
