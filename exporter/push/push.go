@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -164,6 +165,9 @@ type doer struct {
 }
 
 func (d *doer) Do(req *http.Request) (*http.Response, error) {
+	if err := spellSpaces(req.URL); err != nil {
+		return nil, err
+	}
 	resp, err := d.client.Do(req.WithContext(d.ctx))
 	if err != nil {
 		d.temporary = true
@@ -176,4 +180,22 @@ func (d *doer) Do(req *http.Request) (*http.Response, error) {
 		io.Closer
 	}{io.LimitReader(resp.Body, 4<<10), resp.Body}
 	return resp, nil
+}
+
+// spellSpaces corrects the group in a path: client_golang v1.25 escapes it as
+// if it were a query, where a space is "+", but in a path, as a Pushgateway
+// reads it, "+" is a plus sign.
+func spellSpaces(u *url.URL) error {
+	raw := u.EscapedPath()
+	at := strings.LastIndex(raw, "/metrics/job")
+	if at < 0 {
+		return nil
+	}
+	raw = raw[:at] + strings.ReplaceAll(raw[at:], "+", "%20")
+	path, err := url.PathUnescape(raw)
+	if err != nil {
+		return err
+	}
+	u.Path, u.RawPath = path, raw
+	return nil
 }

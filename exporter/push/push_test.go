@@ -21,8 +21,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// gateway keeps groups as a Pushgateway does. The real one is in the test of
-// the folder pushgateway.
+// gateway keeps groups as a Pushgateway does. TestRealPushgateway has the real
+// one.
 type gateway struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -187,6 +187,22 @@ func TestRunDeletesAfterPanic(t *testing.T) {
 	}()
 	if got := g.group("/metrics/job/release"); got != nil {
 		t.Errorf("left behind: %v", got)
+	}
+}
+
+// Spaces and plus signs of the group arrive as they are.
+func TestGroupSpelling(t *testing.T) {
+	g := newGateway(t)
+	r, _ := registry(t)
+	p := pusher(t, Config{URL: g.URL + "/a+b", Job: "a b+c", Grouping: map[string]string{"x": "1 2+3"}, Gatherer: r})
+	if err := p.Push(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if g.group("/a+b/metrics/job/a b+c/x/1 2+3") == nil {
+		t.Errorf("groups %v", g.groups)
+	}
+	if err := p.Delete(t.Context()); err != nil || len(g.groups) != 0 {
+		t.Errorf("left %v, %v", g.groups, err)
 	}
 }
 

@@ -1,0 +1,76 @@
+package push
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestRealPushgateway runs a job against a Pushgateway on PATH, such as
+// Debian's package prometheus-pushgateway. Its module is not needed to build
+// or test anything here; where there is no such program, the tests against
+// newGateway are what there is.
+func TestRealPushgateway(t *testing.T) {
+	program, err := exec.LookPath("prometheus-pushgateway")
+	if err != nil {
+		if program, err = exec.LookPath("pushgateway"); err != nil {
+			t.Log("no Pushgateway on PATH: nothing to run against")
+			return
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, program, "--web.listen-address="+address)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		_ = cmd.Wait()
+	})
+	metrics := func() string {
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+		resp, err := client.Get("http://" + address + "/metrics")
+		if err != nil {
+			return ""
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return ""
+		}
+		return string(body)
+	}
+	eventually(t, func() bool { return metrics() != "" })
+
+	r, c := registry(t)
+	p := pusher(t, Config{URL: "http://" + address, Job: "release check", Grouping: map[string]string{"pipeline": "shop/web"}, Gatherer: r, Linger: time.Minute})
+	done := make(chan error)
+	runCtx, cancel := context.WithCancel(t.Context())
+	go func() {
+		done <- p.run(runCtx, func(context.Context) error { c.Add(7); return nil })
+	}()
+	const series = `checks_total{instance="",job="release check",pipeline="shop/web"} 7`
+	const outcome = `batch_job_success{instance="",job="release check",pipeline="shop/web"} 1`
+	eventually(t, func() bool { return strings.Contains(metrics(), outcome) })
+	if !strings.Contains(metrics(), series) {
+		t.Errorf("%s is missing", series)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(metrics(), "release check") {
+		t.Error("the group was left behind")
+	}
+}
