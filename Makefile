@@ -1,0 +1,113 @@
+# make help says what there is. Everything builds from Go modules, as any user,
+# into bin/ and into a cache outside of the tree.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+CACHE   ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/canary-controller
+TOOLS   := $(CACHE)/tools
+SUMMARY := $(TOOLS)/testsummary
+
+# Every Go module of the repository, the product's own first.
+FILES    = $(shell git ls-files '*go.mod' 2>/dev/null || find . -name go.mod)
+MODULES := . $(sort $(patsubst %/,%,$(filter-out ./,$(dir $(filter %/go.mod,$(FILES))))))
+
+# The race detector needs cgo, and that a C compiler.
+RACE   := $(shell test "$$(go env CGO_ENABLED)" = 1 && command -v $$(go env CC) >/dev/null && echo -race)
+COUNTS ?= $(CACHE)/counts
+TEST    = go test -json -timeout 20m
+SHOW    = $(SUMMARY) -counts $(COUNTS) -expected-skips $(CURDIR)/.ci/expected-skips
+
+.PHONY: help
+help: ## Say what there is
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build the operator, the demo and go-hello into bin/
+	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./controller/cmd/... ./deploy/demo ./deploy/examples/...
+
+.PHONY: generate
+generate: ## Write the generated files anew: deepcopy, clients, CRD
+	TOOLS_BIN=$(TOOLS) tools/generate.sh
+
+.PHONY: lint
+lint: lint-format lint-vet lint-staticcheck lint-generated ## gofmt, go vet, staticcheck, generated files current
+
+.PHONY: lint-format
+lint-format:
+	@bad=$$(gofmt -l .); if [ -n "$$bad" ]; then echo "not formatted by gofmt:"; echo "$$bad"; exit 1; fi; echo "ok   gofmt"
+
+# The build tag e2e adds the tests that need servers; nothing is built only without it.
+.PHONY: lint-vet
+lint-vet:
+	@for m in $(MODULES); do ( cd "$$m"; [ -n "$$(go list -tags e2e ./... 2>/dev/null)" ] || exit 0; \
+	  go vet -tags e2e ./... && echo "ok   go vet $$m" ); done
+
+.PHONY: lint-staticcheck
+lint-staticcheck: $(TOOLS)/.built
+	@for m in $(MODULES); do ( cd "$$m"; [ -n "$$(go list -tags e2e ./... 2>/dev/null)" ] || exit 0; \
+	  $(TOOLS)/staticcheck -tags e2e ./... && echo "ok   staticcheck $$m" ); done
+
+# Generates into a copy, so that the tree is left as it is.
+.PHONY: lint-generated
+lint-generated: $(TOOLS)/.built
+	@copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; \
+	mkdir -p "$$copy/controller" "$$copy/deploy"; \
+	cp -r go.mod go.sum tools "$$copy/"; \
+	cp -r controller/apis controller/generated "$$copy/controller/"; cp -r deploy/crd "$$copy/deploy/"; \
+	( cd "$$copy" && TOOLS_BIN=$(TOOLS) tools/generate.sh ) || exit 1; \
+	for d in controller/apis controller/generated deploy/crd; do \
+	  diff -r "$$d" "$$copy/$$d" || { echo "$$d is not current: run make generate and commit what changes"; exit 1; }; done; \
+	echo "ok   generated files"
+
+.PHONY: unit
+unit: $(SUMMARY) ## Unit tests of every module, the product's with the race detector
+	@$(if $(RACE),,echo "no C compiler: the race detector stays off")
+	@for m in $(MODULES); do ( cd "$$m"; race=; [ "$$m" != . ] || race=$(RACE); \
+	  [ -n "$$(go list -f '{{or .TestGoFiles .XTestGoFiles}}' ./... 2>/dev/null | grep -v '^\[\]$$' || true)" ] || exit 0; \
+	  { $(TEST) $$race ./... || true; } | $(SHOW) ) || failed=1; done; exit $${failed:-0}
+
+.PHONY: e2e
+e2e: $(SUMMARY) servers ## Tests against a real API server, Prometheus and other servers
+	@for m in $(MODULES); do ( cd "$$m"; \
+	  packages=$$(grep -rl --include='*_test.go' '^//go:build e2e' . | xargs -r -n1 dirname | sort -u); \
+	  root=$$(go list -m -f '{{.Dir}}'); own=; \
+	  for p in $$packages; do [ "$$(cd "$$p" && go list -m -f '{{.Dir}}')" != "$$root" ] || own="$$own $$p"; done; \
+	  [ -n "$$own" ] || exit 0; \
+	  { $(TEST) -tags e2e -count 1 -p 1 $$own || true; } | $(SHOW) -v ) || failed=1; done; exit $${failed:-0}
+
+.PHONY: servers
+servers: ## Build the lab, Prometheus and the other servers the tests and the demo use, once
+	@go run ./deploy/servers/cmd/servers
+
+.PHONY: test
+test: ## Everything: lint, unit, e2e; the last line counts the tests
+	@mkdir -p $(CACHE); counts=$$(mktemp $(CACHE)/counts.XXXXXX); trap 'rm -f "$$counts"' EXIT; \
+	for t in lint unit e2e; do $(MAKE) $$t COUNTS="$$counts" || { failed="$${failed:-} $$t"; \
+	  [ $$t != lint ] || echo '0 passed, 1 failed, 0 skipped' >>"$$counts"; }; done; \
+	[ -z "$${failed:-}" ] || echo "failed:$$failed"; \
+	$(SUMMARY) -total -counts "$$counts" && [ -z "$${failed:-}" ]
+
+.PHONY: bench
+bench: ## Benchmarks of every module
+	@for m in $(MODULES); do ( cd "$$m"; \
+	  packages=$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./... 2>/dev/null | while read -r d; do grep -lq '^func Benchmark' "$$d"/*_test.go && echo "$$d" || true; done); \
+	  [ -z "$$packages" ] || go test -run '^$$' -bench . -benchmem $$packages ); done
+
+.PHONY: demo
+demo: ## A release from start to finish on a lab of its own; DEMO=once ends by itself
+	@mkdir -p bin; go build -o bin/demo ./deploy/demo
+	@exec bin/demo $(if $(filter once,$(DEMO)),--once) \
+	  $(if $(filter command,$(firstword $(origin KUBECONFIG))),--kubeconfig '$(KUBECONFIG)') $(DEMO_FLAGS)
+
+.PHONY: lab
+lab: ## A real control plane without containers, until Ctrl-C; prints its kubeconfig
+	@lab=$$(go run ./deploy/servers/cmd/servers lab); exec "$$lab" up $(LAB_FLAGS)
+
+$(SUMMARY): tools/go.mod $(wildcard tools/testsummary/*.go)
+	@mkdir -p $(TOOLS); cd tools && go build -o $@ ./testsummary
+
+$(TOOLS)/.built: tools/go.mod tools/go.sum
+	@mkdir -p $(TOOLS); cd tools && go build -o $(TOOLS)/ $$(go list tool) && touch $@
