@@ -49,7 +49,7 @@ var (
 	}}
 	TraceContext = Codec{"tracecontext", oursW3C, []Comparison{
 		{OTelTraceContext, []Disagreement{
-			w3cReservedFlags, w3cDuplicateTraceparent, w3cWhiteSpace,
+			w3cReservedFlags, w3cDuplicateTraceparent, w3cWhiteSpace, w3cTrailingDash,
 			stateSeveralLines, stateDuplicateKeys, stateLevel2Keys, stateBlankMembers, stateTruncated,
 		}},
 	}}
@@ -173,6 +173,14 @@ var (
 			return ours.Valid && !theirs.Valid && v != strings.Trim(v, " \t")
 		},
 	}
+	w3cTrailingDash = Disagreement{
+		Name:    "tracecontext-trailing-dash",
+		Example: h("traceparent", "00-"+ids128+"-01-"),
+		Applies: func(in http.Header, ours, theirs Reading) bool {
+			v := in.Get("traceparent")
+			return !ours.Valid && theirs.Valid && len(v) == 56 && strings.HasPrefix(v, "00-") && strings.HasSuffix(v, "-")
+		},
+	}
 	stateSeveralLines = Disagreement{
 		Name:    "tracestate-several-lines",
 		Example: h("traceparent", "00-"+ids128+"-01", "tracestate", "a=1", "tracestate", "b=2"),
@@ -222,7 +230,7 @@ var (
 		Name:    "jaeger-escaped",
 		Example: h("uber-trace-id", trace128+"%3A"+spanID+"%3A0%3A1"),
 		Applies: func(in http.Header, ours, theirs Reading) bool {
-			return ours.Valid && !theirs.Valid && strings.Contains(in.Get("uber-trace-id"), "%3")
+			return ours.Valid != theirs.Valid && strings.Contains(strings.ToLower(in.Get("uber-trace-id")), "%3a")
 		},
 	}
 	jaegerUpperCase = Disagreement{

@@ -11,7 +11,10 @@ import (
 
 // check compares our reading of in with every peer's, and requires a listed
 // disagreement for every difference. It returns the names of those that apply.
-func check(t *testing.T, c Codec, in http.Header) []string {
+func check(t interface {
+	Helper()
+	Errorf(string, ...any)
+}, c Codec, in http.Header) []string {
 	t.Helper()
 	got := c.Ours(in)
 	var names []string

@@ -1,7 +1,5 @@
 package propagation
 
-import "strings"
-
 const (
 	jaegerSampled = 0x01
 	jaegerDebug   = 0x02
@@ -49,18 +47,15 @@ func parseUberTraceID(v string, id *identity) bool {
 // cutColon splits s at its first colon, escaped or not; sep is the length of
 // what separated, 0 when nothing did.
 func cutColon(s string) (before, after string, sep int) {
-	i := strings.IndexAny(s, ":%")
-	switch {
-	case i < 0:
-		return s, "", 0
-	case s[i] == ':':
-		return s[:i], s[i+1:], 1
-	case len(s) >= i+3 && s[i+1] == '3' && (s[i+2] == 'A' || s[i+2] == 'a'):
-		return s[:i], s[i+3:], 3
-	default:
-		// Left in the field, where it is no digit.
-		return s, "", 0
+	for i := range len(s) {
+		switch {
+		case s[i] == ':':
+			return s[:i], s[i+1:], 1
+		case s[i] == '%' && len(s) >= i+3 && s[i+1] == '3' && (s[i+2] == 'A' || s[i+2] == 'a'):
+			return s[:i], s[i+3:], 3
+		}
 	}
+	return s, "", 0
 }
 
 // parsePadded reads 1 to 2*len(dst) digits of either case into the low end of

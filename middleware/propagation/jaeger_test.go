@@ -26,6 +26,7 @@ func TestParseUberTraceID(t *testing.T) {
 		{name: "short parent", in: trace128 + ":" + spanHex + ":b90:1", want: long(Accept, "0000000000000b90")},
 		{name: "empty parent", in: trace128 + ":" + spanHex + "::1", want: long(Accept, "")},
 		{name: "bad parent", in: trace128 + ":" + spanHex + ":-:1", want: long(Accept, "")},
+		{name: "percent sign in the parent", in: trace128 + ":" + spanHex + ":%1:1", want: long(Accept, "")},
 		{name: "64 bits", in: trace64 + ":" + spanHex + ":0:1", want: want{trace: trace64, span: spanHex, sampling: Accept, short: true}},
 		{name: "padded", in: "abc:1:0:1", want: want{trace: "0000000000000abc", span: "0000000000000001", sampling: Accept, short: true}},
 		{name: "31 digits", in: trace128[1:] + ":" + spanHex + ":0:1", want: want{trace: "0" + trace128[1:], span: spanHex, sampling: Accept}},
