@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"fmt"
+
 	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
 )
 
@@ -51,24 +53,23 @@ func (s *step) forward(verdict v1alpha1.Verdict) {
 		s.say(v1alpha1.PhaseAwaitingApproval, v1alpha1.ReasonAwaitingApproval,
 			"batch %d is available; set spec.info.currentBatch to %d or more to go on", s.state.CurrentBatch, s.state.CurrentBatch+1)
 	default:
-		batch.FinishedAt = new(stamp(s.now))
-		if last {
-			s.removeOld()
-			return
-		}
-		s.startBatch()
+		s.finishBatch(batch, last)
 	}
 }
 
-// startBatch begins the batch after the current one.
-func (s *step) startBatch() {
+// finishBatch ends a batch and begins the next. What the next one does waits for the next
+// decision, so that it is written in status before anything is done about it.
+func (s *step) finishBatch(batch *v1alpha1.BatchStatus, last bool) {
+	batch.FinishedAt = new(stamp(s.now))
+	if last {
+		s.say(v1alpha1.PhaseProgressing, v1alpha1.ReasonBatchFinished, "all batches are finished")
+		return
+	}
+	s.say(v1alpha1.PhaseProgressing, v1alpha1.ReasonBatchFinished, "batch %d is finished", s.state.CurrentBatch)
 	s.state.CurrentBatch++
-	target := s.plan.Targets[s.state.CurrentBatch-1]
-	s.state.Batches = append(s.state.Batches, v1alpha1.BatchStatus{Target: target, StartedAt: stamp(s.now)})
-	s.requeue(s.plan.ProgressDeadline)
-	s.moveTo(target)
-	s.say(v1alpha1.PhaseProgressing, v1alpha1.ReasonWaitingForReplicas,
-		"batch %d: %d of %d replicas of %s are available", s.state.CurrentBatch, s.seen.New.Updated, target, s.plan.NewName)
+	s.state.Batches = append(s.state.Batches, v1alpha1.BatchStatus{
+		Target: s.plan.Targets[s.state.CurrentBatch-1], StartedAt: stamp(s.now),
+	})
 }
 
 // moveTo sets the actions that bring the new version to target and the old one to what
@@ -156,8 +157,9 @@ func (s *step) failGate() {
 		s.say(v1alpha1.PhaseFailed, v1alpha1.ReasonGateFailed, "the gate failed batch %d and there is no old version to go back to", s.state.CurrentBatch)
 		return
 	}
-	s.startRollback("the gate failed the batch")
-	s.rollback()
+	s.startRollback(fmt.Sprintf("the gate failed batch %d", s.state.CurrentBatch))
+	s.out.Actions = nil
+	s.say(v1alpha1.PhaseRollingBack, v1alpha1.ReasonRollbackStarted, "rolling back: %s", s.state.Rollout.RollbackReason)
 }
 
 // noteHold says so when spec.paused is set while the batch waits for something else too.

@@ -15,7 +15,6 @@ func (s *step) startRollback(reason string) {
 // rollback brings the old version to full and drains the new one by what the old one has
 // available. With one name for both it applies the old manifest in place.
 func (s *step) rollback() {
-	s.out.Actions = retiringOnly(s.out.Actions, s.plan)
 	old, total := s.seen.Old, s.plan.Total
 	full := old.whole(total)
 	if !old.Deleting {
@@ -44,12 +43,4 @@ func (s *step) rollback() {
 		return
 	}
 	s.out.Stalled = true
-}
-
-// retiringOnly drops the actions of the forward course, which a gate may have set before
-// it turned the rollout round.
-func retiringOnly(actions map[string]Action, plan Plan) map[string]Action {
-	delete(actions, plan.NewName)
-	delete(actions, plan.OldName)
-	return actions
 }

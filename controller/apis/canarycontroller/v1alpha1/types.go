@@ -42,7 +42,7 @@ type CanaryList struct {
 
 // CanarySpec is what the author wants. The controller never writes it.
 //
-// +kubebuilder:validation:XValidation:rule="self.info.type != 'CanaryRollback' || (has(self.info.oldDeploymentYaml) && self.info.oldDeploymentYaml != ”)",message="spec.info.oldDeploymentYaml is required when spec.info.type is CanaryRollback"
+// +kubebuilder:validation:XValidation:rule="self.info.type != 'CanaryRollback' || (has(self.info.oldDeploymentYaml) && size(self.info.oldDeploymentYaml) > 0)",message="spec.info.oldDeploymentYaml is required when spec.info.type is CanaryRollback"
 type CanarySpec struct {
 	// Info is the original form of the API; every value may be a string.
 	Info CanaryInfo `json:"info"`
@@ -53,7 +53,9 @@ type CanarySpec struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
-	// +kubebuilder:validation:XValidation:rule="self.all(b, type(b) == int ? b >= 1 : string(b).matches('^([1-9][0-9]?|100)%$|^[1-9][0-9]{0,8}$'))",message="every batch must be a positive number of replicas or 1% to 100%"
+	// +kubebuilder:validation:items:XIntOrString
+	// +kubebuilder:validation:items:Pattern=`^([1-9][0-9]?|100)%$|^[1-9][0-9]{0,8}$`
+	// +kubebuilder:validation:XValidation:rule="self.all(b, type(b) != int || int(b) >= 1)",message="every batch must be a positive number of replicas or 1% to 100%"
 	Batches []intstr.IntOrString `json:"batches,omitempty"`
 
 	// Gate makes promotion depend on evidence.
@@ -87,14 +89,16 @@ type CanaryInfo struct {
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? (self >= 1 && self <= 1000) : string(self).matches('^([1-9][0-9]{0,2}|1000)$')",message="totalBatches must be a whole number from 1 to 1000"
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || (int(self) >= 1 && int(self) <= 1000)",message="totalBatches must be a whole number from 1 to 1000"
+	// +kubebuilder:validation:Pattern=`^([1-9][0-9]{0,2}|1000)$`
 	TotalBatches *intstr.IntOrString `json:"totalBatches,omitempty"`
 
 	// CurrentBatch is the highest batch that a person has approved. Default 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? (self >= 0 && self <= 1000) : string(self).matches('^([0-9]|[1-9][0-9]{1,2}|1000)$')",message="currentBatch must be a whole number from 0 to 1000"
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || (int(self) >= 0 && int(self) <= 1000)",message="currentBatch must be a whole number from 0 to 1000"
+	// +kubebuilder:validation:Pattern=`^([0-9]|[1-9][0-9]{1,2}|1000)$`
 	CurrentBatch *intstr.IntOrString `json:"currentBatch,omitempty"`
 
 	// PauseType says where a person must approve. Default First.
@@ -165,6 +169,8 @@ const (
 	AnnotationRetry = GroupName + "/retry"
 	// AnnotationCanary on a Deployment names the Canary that last applied it.
 	AnnotationCanary = GroupName + "/canary"
+	// AnnotationManifest on a Deployment is a hash of the manifest it was last applied from.
+	AnnotationManifest = GroupName + "/manifest"
 	// AnnotationNewShare on the old Deployment counts the replicas that the new version
 	// stands in for; with spec.replicas it gives the total that an autoscaler asks for.
 	AnnotationNewShare = GroupName + "/new-share"

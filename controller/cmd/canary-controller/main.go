@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
+	"github.com/canarycontroller/canary-controller/controller/generated/clientset/versioned"
+	"github.com/canarycontroller/canary-controller/controller/reconcile"
+	"github.com/canarycontroller/canary-controller/exporter"
+)
+
+// version is set by the linker for releases.
+var version = "dev"
+
+func main() {
+	o, err := parse(os.Args[1:], os.Stderr)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "canary-controller:", err)
+		os.Exit(2)
+	case o.showVersion:
+		fmt.Println("canary-controller", buildVersion())
+		return
+	}
+	logger := o.logger(os.Stderr)
+	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer cancel()
+	if err := run(klog.NewContext(context.Background(), logger), stop.Done(), o); err != nil {
+		logger.Error(err, "Exiting")
+		os.Exit(1)
+	}
+	logger.Info("Stopped")
+}
+
+func buildVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && version == "dev" && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return version
+}
+
+// run works until stop is closed, when it returns nil, or until it cannot go on.
+func run(ctx context.Context, stop <-chan struct{}, o *options) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	logger := klog.FromContext(ctx)
+	logger.Info("Starting", "version", buildVersion(), "namespace", o.namespace)
+
+	// client-go takes its metrics from who comes first, so this is before any client or queue.
+	registry := exporter.NewRegistry()
+	if err := exporter.Install(registry, "canary"); err != nil {
+		return err
+	}
+	config, err := restConfig(o)
+	if err != nil {
+		return err
+	}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making the Kubernetes client: %w", err)
+	}
+	canaries, err := versioned.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making the Canary client: %w", err)
+	}
+	controller, err := reconcile.New(ctx, reconcile.Options{
+		Kubernetes: kube, Canaries: canaries, Namespace: o.namespace, Resync: o.resync,
+	})
+	if err != nil {
+		return fmt.Errorf("making the controller: %w", err)
+	}
+
+	elector, err := newElector(ctx, o, config)
+	if err != nil {
+		return err
+	}
+	servers, err := serve(ctx, o, controller.HasSynced, registry)
+	if err != nil {
+		return err
+	}
+	defer servers.close(ctx)
+
+	caches, stopCaches := context.WithCancel(ctx)
+	defer controller.Close()
+	defer stopCaches()
+	if filled := controller.Start(caches, stop); !filled {
+		return nil
+	}
+	logger.Info("Caches are filled")
+	return elector.lead(ctx, stop, func(ctx context.Context) error {
+		return controller.Run(ctx, stop, o.workers)
+	})
+}
+
+func restConfig(o *options) (*rest.Config, error) {
+	var config *rest.Config
+	var err error
+	if o.kubeconfig == "" {
+		config, err = rest.InClusterConfig()
+	}
+	if config == nil {
+		rules := clientcmd.NewDefaultClientConfigLoadingRules()
+		rules.ExplicitPath = o.kubeconfig
+		config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config.QPS, config.Burst = o.qps, o.burst
+	config.UserAgent = v1alpha1.FieldManager + "/" + buildVersion()
+	return config, nil
+}

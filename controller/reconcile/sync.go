@@ -1,0 +1,230 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
+	"github.com/canarycontroller/canary-controller/controller/rollout"
+)
+
+// errConflict wraps optimistic-lock conflicts: somebody else wrote first, which is no fault.
+var errConflict = errors.New("changed meanwhile")
+
+// sync brings one Canary a step further.
+func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
+	cached, err := c.canaryList.Canaries(name.Namespace).Get(name.Name)
+	if apierrors.IsNotFound(err) {
+		c.written.Delete(name)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading Canary %s: %w", name, err)
+	}
+	if version, ok := c.written.Load(name); ok && older(cached.ResourceVersion, version.(string)) {
+		klog.FromContext(ctx).V(4).Info("Cache is older than the last write, waiting for its event")
+		return nil
+	}
+	canary := cached.DeepCopy()
+	v1alpha1.SetDefaults(canary)
+	if canary.DeletionTimestamp != nil {
+		return c.finalize(ctx, canary)
+	}
+
+	release, errs := v1alpha1.Validate(canary)
+	if len(errs) > 0 {
+		return c.refuse(ctx, canary, reasonFor(canary), errs.ToAggregate().Error())
+	}
+	view := c.observe(canary, release)
+	if view.stale {
+		klog.FromContext(ctx).V(4).Info("Deployment cache is older than the last write, waiting for its event")
+		return nil
+	}
+	// Without spec.gate nothing is measured and approval alone decides.
+	decision := rollout.Next(view.plan, view.seen, rollout.StateOf(&canary.Status), v1alpha1.VerdictPass, c.now())
+	if begins(canary, decision) || canary.Spec.Info.Type == v1alpha1.NormalDeploy {
+		if other := c.conflict(canary, view.plan); other != "" {
+			return c.refuse(ctx, canary, v1alpha1.ReasonWorkloadConflict, other)
+		}
+	}
+	noteAutoscalers(&decision, view.autoscalers)
+
+	stepErr := c.carryOut(ctx, canary, release, view, decision)
+	var rejected *rejection
+	if errors.As(stepErr, &rejected) && begins(canary, decision) {
+		return c.refuse(ctx, canary, v1alpha1.ReasonRejectedByAPIServer, rejected.Error())
+	}
+
+	// Status is written whether or not the step went well, so that progress, deadlines and
+	// the reason of a failure always show. A rollout that could not begin has no state yet.
+	if stepErr != nil && begins(canary, decision) && decision.State.Rollout != nil {
+		decision.State = rollout.StateOf(&canary.Status)
+		decision.Phase = v1alpha1.PhasePending
+	}
+	status := rollout.Status(&canary.Status, canary.Generation, view.plan, view.seen, decision, c.now())
+	if stepErr != nil {
+		noteFailure(status, stepErr, c.now)
+	}
+	writeErr := c.writeStatus(ctx, canary, status)
+	if decision.RequeueAfter > 0 {
+		c.queue.AddAfter(name, decision.RequeueAfter)
+	}
+	return errors.Join(stepErr, writeErr)
+}
+
+// begins says whether a decision starts a rollout that status does not know yet.
+func begins(canary *v1alpha1.Canary, d rollout.Decision) bool {
+	before, after := canary.Status.Rollout, d.State.Rollout
+	return after != nil && (before == nil || before.ID != after.ID || !before.StartedAt.Equal(&after.StartedAt))
+}
+
+// carryOut does what a decision says: the finalizer first, then, for a new rollout, a dry
+// run of everything it may apply, then the actions on Deployments.
+func (c *Controller) carryOut(ctx context.Context, canary *v1alpha1.Canary, release *v1alpha1.Release, view view, d rollout.Decision) error {
+	if len(d.Actions) == 0 {
+		return nil
+	}
+	if err := c.ensureFinalizer(ctx, canary); err != nil {
+		return err
+	}
+	if begins(canary, d) {
+		if err := c.dryRun(ctx, canary, release, view, d); err != nil {
+			return err
+		}
+	}
+	var errs []error
+	for _, name := range sortedKeys(d.Actions) {
+		errs = append(errs, c.act(ctx, canary, release, view, name, d.Actions[name]))
+	}
+	return errors.Join(errs...)
+}
+
+// refuse marks a Canary Invalid. Whatever runs keeps running, and only a change of the
+// Canary or of what it collides with brings it back.
+func (c *Controller) refuse(ctx context.Context, canary *v1alpha1.Canary, reason v1alpha1.Reason, message string) error {
+	return c.writeStatus(ctx, canary, rollout.InvalidStatus(&canary.Status, canary.Generation, reason, message, c.now()))
+}
+
+// reasonFor names the reason of a validation error for conditions and events.
+func reasonFor(canary *v1alpha1.Canary) v1alpha1.Reason {
+	if canary.Spec.Info.Type == v1alpha1.ABTest || canary.Spec.Gate != nil {
+		return v1alpha1.ReasonUnsupported
+	}
+	return v1alpha1.ReasonInvalidSpec
+}
+
+// conflict says which other Canary works on one of the same Deployments. The one whose
+// rollout began first keeps them; among those that wait to begin, the older Canary.
+func (c *Controller) conflict(canary *v1alpha1.Canary, plan rollout.Plan) string {
+	for _, name := range []string{plan.NewName, plan.OldName} {
+		if name == "" {
+			continue
+		}
+		for _, other := range c.canariesOf(canary.Namespace + "/" + name) {
+			if other.UID == canary.UID || other.DeletionTimestamp != nil || !holds(other) || !precedes(other, canary) {
+				continue
+			}
+			return fmt.Sprintf("Deployment %s is being released by Canary %s, which began first; wait for it to end, or delete it", name, other.Name)
+		}
+	}
+	return ""
+}
+
+// runs says whether a Canary is at work on its Deployments. A finished batched rollout has
+// let go of them; NormalDeploy keeps its Deployment as the manifest says for good.
+func runs(canary *v1alpha1.Canary) bool {
+	r := canary.Status.Rollout
+	if r == nil {
+		return false
+	}
+	return r.Outcome == "" || r.Outcome == v1alpha1.OutcomeFailed ||
+		canary.Spec.Info.Type == v1alpha1.NormalDeploy && canary.Status.Phase != v1alpha1.PhaseInvalid
+}
+
+// holds says whether a Canary is at work on its Deployments or about to be.
+func holds(canary *v1alpha1.Canary) bool {
+	return runs(canary) || canary.Status.Rollout == nil && canary.Status.Phase != v1alpha1.PhaseInvalid
+}
+
+func precedes(a, b *v1alpha1.Canary) bool {
+	if runs(a) != runs(b) {
+		return runs(a)
+	}
+	timeA, timeB := a.CreationTimestamp, b.CreationTimestamp
+	if runs(a) {
+		timeA, timeB = a.Status.Rollout.StartedAt, b.Status.Rollout.StartedAt
+	}
+	if !timeA.Equal(&timeB) {
+		return timeA.Before(&timeB)
+	}
+	return a.UID < b.UID
+}
+
+// noteAutoscalers remembers the autoscalers seen in the rollout's state, which makes the
+// event about each one appear once.
+func noteAutoscalers(d *rollout.Decision, names []string) {
+	r := d.State.Rollout
+	if r == nil {
+		return
+	}
+	for _, name := range names {
+		if !slices.Contains(r.Autoscalers, name) {
+			r.Autoscalers = append(r.Autoscalers, name)
+		}
+	}
+}
+
+// noteFailure shows a failed step in the Progressing condition and the message.
+func noteFailure(status *v1alpha1.CanaryStatus, err error, now clock) {
+	status.Message = err.Error()
+	condition := metav1.Condition{
+		Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: string(v1alpha1.ReasonApplyFailed),
+		Message: err.Error(), ObservedGeneration: status.ObservedGeneration, LastTransitionTime: metav1.NewTime(now()),
+	}
+	meta.SetStatusCondition(&status.Conditions, condition)
+}
+
+// writeStatus writes a status that differs and then tells what happened.
+func (c *Controller) writeStatus(ctx context.Context, canary *v1alpha1.Canary, status *v1alpha1.CanaryStatus) error {
+	if equality.Semantic.DeepEqual(&canary.Status, status) {
+		return nil
+	}
+	before := canary.Status
+	update := canary.DeepCopy()
+	update.Status = *status
+	updated, err := c.canaries.CanarycontrollerV1alpha1().Canaries(canary.Namespace).
+		UpdateStatus(ctx, update, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsConflict(err):
+		return fmt.Errorf("writing status of Canary %s/%s: %w", canary.Namespace, canary.Name, errConflict)
+	case err != nil:
+		return fmt.Errorf("writing status of Canary %s/%s: %w", canary.Namespace, canary.Name, err)
+	}
+	c.written.Store(cache.MetaObjectToName(canary), updated.ResourceVersion)
+	for _, event := range rollout.Events(&before, status) {
+		c.recorder.Event(canary, event.Type, string(event.Reason), event.Message)
+	}
+	if c.observer != nil {
+		c.observer.StatusWritten(&before, status)
+	}
+	return nil
+}
+
+// older compares resource versions of one object. Versions that are no numbers, which no
+// API server of Kubernetes writes, count as current.
+func older(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return err == nil && order < 0
+}
