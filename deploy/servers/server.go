@@ -1,0 +1,64 @@
+package servers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Server is a program that [Ensure] can build.
+type Server struct {
+	// Name is the program's name, in the cache, on PATH and in messages.
+	Name string
+	// Module is the directory of its module, relative to the repository.
+	Module string
+	// Package is the main package to build.
+	Package string
+	// Tags are build tags.
+	Tags []string
+	// Sources says that the program is made of the module's own files, not of
+	// a dependency's alone, so that they belong to what it is built from.
+	Sources bool
+}
+
+// Prometheus without the service discoveries of clouds, which are more than
+// half of its build.
+var prometheusTags = []string{"remove_all_sd", "enable_kubernetes_sd"}
+
+// The servers.
+var (
+	LabServer  = Server{Name: "lab", Module: "deploy/lab", Package: ".", Sources: true}
+	Prometheus = Server{
+		Name: "prometheus", Module: "deploy/servers/prometheus",
+		Package: "github.com/prometheus/prometheus/cmd/prometheus", Tags: prometheusTags,
+	}
+	Promtool = Server{
+		Name: "promtool", Module: "deploy/servers/prometheus",
+		Package: "github.com/prometheus/prometheus/cmd/promtool", Tags: prometheusTags,
+	}
+	Jaeger = Server{
+		Name: "jaeger", Module: "deploy/servers/jaeger",
+		Package: "github.com/jaegertracing/jaeger/cmd/jaeger",
+	}
+	Helm = Server{Name: "helm", Module: "deploy/servers/helm", Package: "helm.sh/helm/v4/cmd/helm"}
+)
+
+// All are all servers.
+func All() []Server { return []Server{LabServer, Prometheus, Promtool, Jaeger, Helm} }
+
+// ByName finds a server.
+func ByName(name string) (Server, error) {
+	all := All()
+	if i := slices.IndexFunc(all, func(s Server) bool { return s.Name == name }); i >= 0 {
+		return all[i], nil
+	}
+	var names []string
+	for _, s := range all {
+		names = append(names, s.Name)
+	}
+	return Server{}, fmt.Errorf("there is no server %q; there are %s", name, strings.Join(names, ", "))
+}
+
+// Env is the environment variable that names a program to use instead of
+// building the server, such as CANARY_PROMETHEUS.
+func (s Server) Env() string { return "CANARY_" + strings.ToUpper(s.Name) }
