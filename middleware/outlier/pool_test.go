@@ -331,4 +331,3 @@ func unusedAddress(t *testing.T) string {
 	defer l.Close()
 	return l.Addr().String()
 }
-
