@@ -10,8 +10,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
-
-	"github.com/canarycontroller/canary-controller/middleware/propagation"
 )
 
 // RequestIDKey is the span attribute that holds the request id. It is the one
@@ -60,8 +58,9 @@ func (s *scratch) attributes() trace.SpanStartOption {
 	return s.first[s.n]
 }
 
-// serverAttributes adds what is known before a request is handled, at most 15.
-func (s *scratch) serverAttributes(x *exchange, state propagation.State) {
+// serverAttributes adds what is known before a request is handled, at most 14,
+// and leaves what samplers have no use for to the end.
+func (s *scratch) serverAttributes(x *exchange) {
 	r := x.outer
 	s.method(x.h.methods, x.method, r.Method)
 	scheme := "http"
@@ -78,9 +77,6 @@ func (s *scratch) serverAttributes(x *exchange, state propagation.State) {
 	}
 	if x.op.route != "" {
 		s.add(semconv.HTTPRouteKey.String(x.op.route))
-	}
-	if state.RequestID != "" {
-		s.add(RequestIDKey.String(state.RequestID))
 	}
 	if !x.h.recommended {
 		return

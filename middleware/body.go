@@ -80,7 +80,7 @@ func (c *call) finish(err error) {
 	}
 	out := c.out
 	if err != nil {
-		out = clientOutcome(out.status, err, c.sent.Context().Err())
+		out = clientOutcome(out.status, err, contextErr(c.sent.Context()))
 	}
 	endClientSpan(c.span, out)
 }

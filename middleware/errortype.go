@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // The values of error.type that are not a status code or a Go type.
@@ -97,6 +98,19 @@ func panicType(v any) string {
 	return panicTypeNone
 }
 
+// contextErr is how a context ended. A deadline that has passed counts even
+// when the context has not noticed: http.Client.Timeout cancels requests by a
+// timer of its own, which may be first and whose error does not say why.
+func contextErr(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
 // clientOutcome judges an exchange of a client: err is RoundTrip's or that of
 // reading the body, ctxErr the request context's.
 func clientOutcome(status int, err, ctxErr error) outcome {
@@ -105,6 +119,8 @@ func clientOutcome(status int, err, ctxErr error) outcome {
 		return outcome{status, statusText(status), true}
 	case err == nil:
 		return outcome{status: status}
+	case errors.Is(ctxErr, context.DeadlineExceeded):
+		return outcome{status, errDeadline, true}
 	case errors.Is(err, context.Canceled) || errors.Is(ctxErr, context.Canceled):
 		// The caller changed its mind; nothing failed.
 		return outcome{status: status, errorType: errCanceled}

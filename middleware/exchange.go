@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/canarycontroller/canary-controller/middleware/internal/response"
 	"github.com/canarycontroller/canary-controller/middleware/propagation"
@@ -61,7 +60,7 @@ func (x *exchange) setPattern(r *http.Request) {
 func (x *exchange) startSpan(state propagation.State, trust propagation.Trust) {
 	h, ctx := x.h, x.Context
 	s := newScratch()
-	s.serverAttributes(x, state)
+	s.serverAttributes(x)
 	opts := append(s.opts[:0], serverKind, s.attributes())
 	if !trust.Has(propagation.TrustIDs) {
 		opts = append(opts, newRoot)
@@ -80,16 +79,6 @@ func (x *exchange) startSpan(state propagation.State, trust propagation.Trust) {
 		x.span = span
 	}
 }
-
-// remoteSpan is the caller's span, as trace.ContextWithRemoteSpanContext would
-// make it but within the exchange.
-type remoteSpan struct {
-	noop.Span
-	sc trace.SpanContext
-}
-
-// SpanContext implements trace.Span.
-func (s *remoteSpan) SpanContext() trace.SpanContext { return s.sc }
 
 // hasLocalParent reports whether ctx holds a span of this process to which the
 // request belongs, as with another instrumentation around this one.
@@ -158,6 +147,9 @@ func (x *exchange) traceID() string {
 
 func (x *exchange) endSpan(op *operation, out outcome, panicked any) {
 	s := newScratch()
+	if id := x.requestID[0]; id != "" {
+		s.add(RequestIDKey.String(id))
+	}
 	if op != x.op {
 		x.span.SetName(op.name)
 		if op.route != "" {

@@ -92,7 +92,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			r.Header[propagation.HeaderRequestID] = x.requestID[:]
 		}
 		w.Header()[propagation.HeaderRequestID] = x.requestID[:]
-		x.rec.Once = propagation.HeaderRequestID
+		x.rec.SingleRequestID()
 	}
 
 	x.method = h.methods.of(r.Method)

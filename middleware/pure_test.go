@@ -85,6 +85,7 @@ func TestClientOutcome(t *testing.T) {
 		{0, context.Canceled, context.Canceled, outcome{0, "context_canceled", false}},
 		{0, errors.New("use of closed connection"), context.Canceled, outcome{0, "context_canceled", false}},
 		{0, context.DeadlineExceeded, context.DeadlineExceeded, outcome{0, "context_deadline_exceeded", true}},
+		{0, errors.New("request canceled"), context.DeadlineExceeded, outcome{0, "context_deadline_exceeded", true}},
 		{200, io.ErrUnexpectedEOF, nil, outcome{200, "connection_closed", true}},
 	} {
 		if got := clientOutcome(tc.status, tc.err, tc.ctxErr); got != tc.want {

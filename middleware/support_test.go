@@ -138,6 +138,18 @@ func (l *lab) metrics(name string) map[string]*dto.Metric {
 	return out
 }
 
+// exemplar is the trace id of a histogram's first exemplar.
+func exemplar(m *dto.Metric) string {
+	for _, b := range m.GetHistogram().GetBucket() {
+		for _, l := range b.GetExemplar().GetLabel() {
+			if l.GetName() == "trace_id" {
+				return l.GetValue()
+			}
+		}
+	}
+	return ""
+}
+
 func (l *lab) wantServerCounts(want map[string]uint64) {
 	l.t.Helper()
 	wantCounts(l.t, func() map[string]uint64 { return l.counts("http_server_request_duration_seconds") }, want)

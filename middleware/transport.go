@@ -118,7 +118,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if span == nil || !span.IsRecording() {
 		return resp, err
 	}
-	out := clientOutcome(status, err, req.Context().Err())
+	var ctxErr error
+	if err != nil {
+		ctxErr = contextErr(req.Context())
+	}
+	out := clientOutcome(status, err, ctxErr)
 	s := newScratch()
 	if status != 0 {
 		s.add(semconv.HTTPResponseStatusCodeKey.Int(status))

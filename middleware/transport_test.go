@@ -87,8 +87,8 @@ func TestClientSpan(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, h.Get(name), want)
 		}
 	}
-	if e := l.metrics("http_client_request_duration_seconds")["GET reviews.example 404"].GetHistogram().GetBucket()[0].GetExemplar(); e.GetLabel()[0].GetValue() != sc.TraceID().String() {
-		t.Errorf("exemplar %v", e)
+	if id := exemplar(l.metrics("http_client_request_duration_seconds")["GET reviews.example 404"]); id != sc.TraceID().String() {
+		t.Errorf("exemplar of trace %q", id)
 	}
 }
 

@@ -36,6 +36,7 @@ func benchmark(b *testing.B, h http.Handler) {
 	r := b3Request(b)
 	w := discard{http.Header{}}
 	b.ReportAllocs()
+	defer cpu(b)()
 	for b.Loop() {
 		h.ServeHTTP(w, r)
 	}
@@ -57,6 +58,7 @@ func BenchmarkClient(b *testing.B) {
 			}
 			out.Header.Set("Accept", "application/json")
 			b.ReportAllocs()
+			defer cpu(b)()
 			for b.Loop() {
 				resp, err := rt.RoundTrip(out)
 				if err != nil {

@@ -49,11 +49,6 @@ const (
 //
 // Like an http.ResponseWriter, a Recorder is not safe for concurrent use.
 type Recorder struct {
-	// Once is the canonical name of a header of which only the first value is
-	// sent: one that was set before the handler, to which a reverse proxy adds
-	// the upstream's. "" is none.
-	Once string
-
 	w    http.ResponseWriter
 	ctx  context.Context
 	body int64
@@ -62,7 +57,15 @@ type Recorder struct {
 	started  bool
 	unsent   bool
 	hijacked bool
+	single   bool
 }
+
+// requestID is the header SingleRequestID is about.
+const requestID = "X-Request-Id"
+
+// SingleRequestID has only the first X-Request-Id sent, the one set before the
+// handler, to which a reverse proxy adds its upstream's.
+func (r *Recorder) SingleRequestID() { r.single = true }
 
 // Wrap starts recording what is written to w and returns the writer to hand to
 // the handler. ctx is the request's context as the server made it: when it is
@@ -132,12 +135,12 @@ func (r *Recorder) start(status int) {
 }
 
 func (r *Recorder) once() {
-	if r.Once == "" || r.started {
+	if !r.single || r.started {
 		return
 	}
 	h := r.w.Header()
-	if v := h[r.Once]; len(v) > 1 {
-		h[r.Once] = v[:1]
+	if v := h[requestID]; len(v) > 1 {
+		h[requestID] = v[:1]
 	}
 }
 

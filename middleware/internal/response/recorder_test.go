@@ -222,14 +222,15 @@ func TestInvalidStatusIsNotRecorded(t *testing.T) {
 	}
 }
 
-func TestOnlyTheFirstValueOfOnceIsSent(t *testing.T) {
+func TestSingleRequestID(t *testing.T) {
 	for name, write := range map[string]func(http.ResponseWriter){
 		"WriteHeader": func(w http.ResponseWriter) { w.WriteHeader(200) },
 		"Write":       func(w http.ResponseWriter) { _, _ = w.Write([]byte("b")) },
 		"Flush":       func(w http.ResponseWriter) { w.(http.Flusher).Flush() },
 	} {
 		rec := httptest.NewRecorder()
-		r := Recorder{Once: "X-Request-Id"}
+		var r Recorder
+		r.SingleRequestID()
 		w := r.Wrap(t.Context(), rec)
 		w.Header().Add("X-Request-Id", "ours")
 		w.Header().Add("X-Request-Id", "upstream's")
