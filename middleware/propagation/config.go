@@ -21,7 +21,7 @@ const (
 type Config struct {
 	extract     []Format
 	inject      Format
-	known       Format // formats whose stale headers Inject removes
+	stale       uint16 // bit set of the keys that Inject removes when it does not write them
 	forward     []forwardName
 	opaqueW3C   bool // traceparent and tracestate are on the allowlist
 	trust       TrustPolicy

@@ -1,6 +1,9 @@
 package propagation
 
-import "net/http"
+import (
+	"math/bits"
+	"net/http"
+)
 
 // maxInjected is the room for the text of every format at once.
 const maxInjected = 3*32 + maxB3Single + traceparentLen + 80
@@ -80,8 +83,13 @@ func (w *writer) write(s *State) {
 		put(keyUberTraceID, appendUberTraceID(b, s))
 	}
 	w.values = make([]string, 0, n+3+len(s.Forwarded))
-	if n > 0 {
-		w.removeStale(ids)
+	if n > 0 && len(w.m) > 0 {
+		// Deleting what is about to be set would only cost.
+		var written uint16
+		for _, sp := range spans[:n] {
+			written |= 1 << sp.key
+		}
+		w.removeStale(ids, written)
 	}
 	text := string(b)
 	for _, sp := range spans[:n] {
@@ -118,24 +126,16 @@ func (c *Config) formatsFor(s *State) Format {
 	return formats
 }
 
-// removeStale deletes what would contradict the context being written. A
-// decision without ids contradicts other decisions only.
-func (w *writer) removeStale(ids bool) {
-	if len(w.m) == 0 {
-		return
-	}
+// removeStale deletes what would contradict the context being written, whose
+// headers are the bits of written. A decision without ids contradicts other
+// decisions only.
+func (w *writer) removeStale(ids bool, written uint16) {
+	stale := w.config.stale
 	if !ids {
-		delete(w.m, w.names[keyB3Sampled])
-		delete(w.m, w.names[keyB3Flags])
-		return
+		stale = 1<<keyB3Sampled | 1<<keyB3Flags
 	}
-	for _, fk := range formatKeys {
-		if fk.format&w.config.known == 0 || fk.format == TraceContext && w.config.opaqueW3C && w.config.inject&fk.format == 0 {
-			continue
-		}
-		for _, k := range fk.keys {
-			delete(w.m, w.names[k])
-		}
+	for stale &^= written; stale != 0; stale &= stale - 1 {
+		delete(w.m, w.names[bits.TrailingZeros16(stale)])
 	}
 }
 

@@ -166,24 +166,38 @@ func (s *settings) compile() (*Config, error) {
 	if s.lenient {
 		c.nibble = &anyNibble
 	}
-	var errs []error
+	var (
+		errs  []error
+		known Format
+	)
 	for _, f := range s.extract {
 		if !f.one() {
 			errs = append(errs, fmt.Errorf("WithExtract: %s (%#x) is not one known format", f, uint8(f)))
 		}
-		c.known |= f
+		known |= f
 	}
 	for _, f := range s.inject {
 		if !f.one() {
 			errs = append(errs, fmt.Errorf("WithInject: %s (%#x) is not one known format", f, uint8(f)))
 		}
 		c.inject |= f
-		c.known |= f
+		known |= f
 	}
 	if s.maxHeader <= 0 || s.maxTotal < s.maxHeader {
 		errs = append(errs, fmt.Errorf("WithMaxForwarded: want 0 < perHeader <= total, got %d and %d", s.maxHeader, s.maxTotal))
 	}
 	errs = append(errs, s.compileForward(c)...)
+	if c.opaqueW3C && c.inject&TraceContext == 0 {
+		// Then they are somebody else's, forwarded as text.
+		known &^= TraceContext
+	}
+	for _, fk := range formatKeys {
+		if known&fk.format != 0 {
+			for _, k := range fk.keys {
+				c.stale |= 1 << k
+			}
+		}
+	}
 	for _, k := range s.baggage {
 		switch {
 		case k == "*":
