@@ -135,6 +135,8 @@ func workload(d *appsv1.Deployment, manifest *v1alpha1.Manifest) rollout.Workloa
 		return rollout.Workload{}
 	}
 	status := d.Status
+	// Those above spec.replicas are on their way out, though the status still counts them.
+	available := min(status.AvailableReplicas, replicasOf(d))
 	unknown := max(0, status.Replicas-status.UpdatedReplicas)
 	return rollout.Workload{
 		Exists:    true,
@@ -142,8 +144,8 @@ func workload(d *appsv1.Deployment, manifest *v1alpha1.Manifest) rollout.Workloa
 		Settled:   status.ObservedGeneration >= d.Generation,
 		Current:   manifest != nil && d.Annotations[v1alpha1.AnnotationManifest] == hashOf(manifest.Canonical),
 		Replicas:  replicasOf(d),
-		Available: status.AvailableReplicas,
-		Updated:   min(status.UpdatedReplicas, max(0, status.AvailableReplicas-unknown)),
+		Available: available,
+		Updated:   min(status.UpdatedReplicas, max(0, available-unknown)),
 	}
 }
 
