@@ -56,10 +56,10 @@ func (noSpans) HandleRPC(context.Context, stats.RPCStats)                       
 func (noSpans) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 func (noSpans) HandleConn(context.Context, stats.ConnStats)                       {}
 
-// requestIDAttribute has the name the OpenTelemetry conventions give to
-// request metadata of RPC spans.
+// requestIDAttribute is the tag Envoy and Istio put on their spans, and
+// package middleware on those of HTTP, so that one search finds them all.
 func requestIDAttribute(id string) attribute.KeyValue {
-	return attribute.StringSlice("rpc.request.metadata."+requestIDKey, []string{id})
+	return attribute.String("guid:x-request-id", id)
 }
 
 // recordPanic is deferred around a handler: it puts a panic on the span and in
