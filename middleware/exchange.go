@@ -16,13 +16,14 @@ import (
 	"github.com/canarycontroller/canary-controller/middleware/propagation"
 )
 
-// exchange is one request being handled. It is the context of the request it
-// hands on as well, which makes everything about a request one allocation and
-// lets a Handler further in find the one around it.
+// exchange is one request being handled. It is a context as well, between the
+// server's and those made from it, which makes everything about a request one
+// allocation and lets a Handler further in find the one around it.
 type exchange struct {
-	context.Context
+	context.Context // the server's
 
 	h         *handler
+	state     propagation.State
 	outer     *http.Request // as the server gave it
 	inner     http.Request  // as the next handler gets it
 	remote    remoteSpan
@@ -41,7 +42,12 @@ type exchangeKey struct{}
 
 // Value implements context.Context.
 func (x *exchange) Value(key any) any {
-	if _, ok := key.(exchangeKey); ok {
+	switch {
+	case key == stateKey:
+		return &x.state
+	case key == spanKey && x.remote.sc.IsValid():
+		return &x.remote
+	case key == exchangeKey{}:
 		return x
 	}
 	return x.Context.Value(key)
@@ -56,35 +62,38 @@ func (x *exchange) setPattern(r *http.Request) {
 	}
 }
 
-// startSpan starts the server span. The span is kept only if it records.
-func (x *exchange) startSpan(state propagation.State, trust propagation.Trust) {
-	h, ctx := x.h, x.Context
+// startSpan starts the server span, which is kept only if it records, and
+// returns the context with it.
+func (x *exchange) startSpan(trust propagation.Trust) context.Context {
+	var ctx context.Context = x
 	s := newScratch()
 	s.serverAttributes(x)
 	opts := append(s.opts[:0], serverKind, s.attributes())
 	if !trust.Has(propagation.TrustIDs) {
 		opts = append(opts, newRoot)
-		if link := propagation.ExtractLink(x.outer.Header, h.cfg); link.IsValid() {
+		if link := propagation.ExtractLink(x.outer.Header, x.h.cfg); link.IsValid() {
 			opts = append(opts, trace.WithLinks(trace.Link{SpanContext: link}))
 		}
-	} else if state.HasIDs() && !hasLocalParent(ctx, state) {
-		x.remote.sc = state.SpanContext()
-		ctx = trace.ContextWithSpan(ctx, &x.remote)
+	} else if x.state.HasIDs() && !hasLocalParent(x.Context, x.state.TraceID) {
+		x.remote.sc = x.state.SpanContext()
+		if !holdsSpans {
+			ctx = trace.ContextWithSpan(ctx, &x.remote)
+		}
 	}
-	ctx, span := h.tracer.Start(ctx, x.op.name, opts...)
+	ctx, span := x.h.tracer.Start(ctx, x.op.name, opts...)
 	s.release()
-	x.Context = ctx
 	x.sampled = span.SpanContext().IsSampled()
 	if span.IsRecording() {
 		x.span = span
 	}
+	return ctx
 }
 
 // hasLocalParent reports whether ctx holds a span of this process to which the
 // request belongs, as with another instrumentation around this one.
-func hasLocalParent(ctx context.Context, state propagation.State) bool {
+func hasLocalParent(ctx context.Context, id trace.TraceID) bool {
 	sc := trace.SpanContextFromContext(ctx)
-	return sc.IsValid() && !sc.IsRemote() && sc.TraceID() == state.TraceID
+	return sc.IsValid() && !sc.IsRemote() && sc.TraceID() == id
 }
 
 // end is deferred around the handler: it records how the request ended and
@@ -142,7 +151,7 @@ func (x *exchange) operation() *operation {
 }
 
 func (x *exchange) traceID() string {
-	return trace.SpanContextFromContext(x.Context).TraceID().String()
+	return trace.SpanContextFromContext(x.inner.Context()).TraceID().String()
 }
 
 func (x *exchange) endSpan(op *operation, out outcome, panicked any) {

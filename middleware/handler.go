@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -75,15 +76,15 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	x := &exchange{h: h, outer: r, started: time.Now()}
+	x := &exchange{Context: ctx, h: h, outer: r, started: time.Now()}
 	trust := propagation.TrustNothing
 	if !h.public {
 		trust = h.cfg.Trust(propagation.Peer{
 			Context: ctx, RemoteAddr: r.RemoteAddr, TLS: r.TLS, Header: r.Header, Method: r.Method,
 		})
 	}
-	state := propagation.ExtractWith(r.Header, h.cfg, trust)
-	if id := state.RequestID; id != "" {
+	x.state = propagation.ExtractWith(r.Header, h.cfg, trust)
+	if id := x.state.RequestID; id != "" {
 		// The same one-element slice for the request, for handlers that read
 		// the header, and for the answer. Its capacity is one, so appending
 		// to either copies it.
@@ -102,13 +103,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	x.op = h.routes.find(patternOf(r, pattern), x.method)
 
-	x.Context = propagation.ContextWithState(ctx, state)
-	if h.tracer != nil && (h.filter == nil || h.filter(r)) && !denied(state) {
-		x.startSpan(state, trust)
+	var inner context.Context = x
+	if h.tracer != nil && (h.filter == nil || h.filter(r)) && !denied(x.state) {
+		inner = x.startSpan(trust)
 	}
 	// Copied once more so that the request is part of x; the compiler keeps
 	// the first copy on the stack.
-	x.inner = *r.WithContext(x)
+	x.inner = *r.WithContext(inner)
 	w = x.rec.Wrap(ctx, w)
 	if h.active != nil {
 		h.active[x.method].Inc()

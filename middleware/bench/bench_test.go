@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"io"
 	"net/http"
 	"testing"
 
@@ -45,32 +44,27 @@ func benchmark(b *testing.B, h http.Handler) {
 func BenchmarkClient(b *testing.B) {
 	for _, c := range clients {
 		b.Run(c.name, func(b *testing.B) {
-			rt := c.wrap(b, newStub())
-			r := b3Request(b)
-			// The state of a server is in the context, as it is when a request
-			// is made on behalf of another.
-			ctx := r.Context()
-			middleware.Handler(http.HandlerFunc(func(_ http.ResponseWriter, in *http.Request) { ctx = in.Context() }),
-				server(ours(b, true, false))...).ServeHTTP(discard{http.Header{}}, r)
-			out, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://ratings:9080/ratings/17", nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			out.Header.Set("Accept", "application/json")
+			send := sending(b, c.name)
 			b.ReportAllocs()
 			defer cpu(b)()
 			for b.Loop() {
-				resp, err := rt.RoundTrip(out)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-					b.Fatal(err)
-				}
-				if err := resp.Body.Close(); err != nil {
-					b.Fatal(err)
-				}
+				send()
 			}
 		})
 	}
+}
+
+// outbound is a request made on behalf of another, whose state is in the
+// context.
+func outbound(b *testing.B) *http.Request {
+	in := b3Request(b)
+	ctx := in.Context()
+	middleware.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { ctx = r.Context() }),
+		server(ours(b, true, false))...).ServeHTTP(discard{http.Header{}}, in)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://ratings:9080/ratings/17", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.Header.Set("Accept", "application/json")
+	return r
 }
