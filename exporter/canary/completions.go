@@ -42,7 +42,7 @@ type Completion struct {
 	// Duration is the time taken to make progress, without people: a batch
 	// from its start until its replicas were available or it was given up, less
 	// the time it was paused; a rollout the sum of its batches, and of its
-	// rollback. A rollback of an attempt that had already ended counts alone.
+	// rollback from its start to its end.
 	Duration time.Duration
 	// TraceID of the rollout, or "".
 	TraceID string
@@ -78,8 +78,10 @@ func Completions(before, after *v1alpha1.CanaryStatus) []Completion {
 	return appendCompletions(out, &v1alpha1.CanaryStatus{}, after)
 }
 
+// sameAttempt ignores the retry annotation, which may change while an attempt is
+// under way and then does not start another.
 func sameAttempt(a, b *v1alpha1.RolloutStatus) bool {
-	return a.ID == b.ID && a.Retry == b.Retry && a.StartedAt.Equal(&b.StartedAt)
+	return a.ID == b.ID && a.StartedAt.Equal(&b.StartedAt)
 }
 
 // appendCompletions compares two statuses of one attempt; before may be empty.
@@ -88,6 +90,10 @@ func appendCompletions(out []Completion, before, after *v1alpha1.CanaryStatus) [
 		b := &after.Batches[i]
 		result := batchResult(after, b)
 		if result == "" {
+			continue
+		}
+		if before.Rollout == nil && result == RolledBack {
+			// The attempt began as a rollback; its batch never ran.
 			continue
 		}
 		if i < len(before.Batches) && before.Rollout != nil && batchResult(before, &before.Batches[i]) != "" {
@@ -106,7 +112,7 @@ func appendCompletions(out []Completion, before, after *v1alpha1.CanaryStatus) [
 	if now := after.Rollout.Outcome; now != "" && now != earlier {
 		out = append(out, Completion{
 			Kind: RolloutCompleted, Result: Result(now),
-			Duration: rolloutProgress(after, earlier != ""), TraceID: after.Rollout.TraceID,
+			Duration: rolloutProgress(after), TraceID: after.Rollout.TraceID,
 		})
 	}
 	return out
@@ -142,22 +148,21 @@ func progress(r *v1alpha1.RolloutStatus, b *v1alpha1.BatchStatus) time.Duration 
 	return max(0, end.Sub(b.StartedAt.Time)-paused)
 }
 
-// rolloutProgress is the time an attempt made progress, or only its rollback.
-func rolloutProgress(s *v1alpha1.CanaryStatus, rollbackOnly bool) time.Duration {
+// rolloutProgress is the time an attempt made progress.
+func rolloutProgress(s *v1alpha1.CanaryStatus) time.Duration {
 	var sum time.Duration
 	r := s.Rollout
-	if r.RollbackStartedAt != nil && r.FinishedAt != nil {
+	rolledBack := r.RollbackStartedAt != nil
+	if rolledBack && r.FinishedAt != nil {
 		sum += max(0, r.FinishedAt.Sub(r.RollbackStartedAt.Time))
-		if rollbackOnly {
-			return sum
-		}
-	}
-	if len(s.Batches) == 0 && r.RollbackStartedAt == nil && r.FinishedAt != nil {
-		// A strategy without batches.
-		return max(0, r.FinishedAt.Sub(r.StartedAt.Time))
 	}
 	for i := range s.Batches {
-		sum += progress(r, &s.Batches[i])
+		b := &s.Batches[i]
+		if rolledBack && b.StartedAt.Equal(&r.StartedAt) && r.RollbackStartedAt.Equal(&r.StartedAt) {
+			// The attempt began as a rollback; its batch never ran.
+			continue
+		}
+		sum += progress(r, b)
 	}
 	return sum
 }
