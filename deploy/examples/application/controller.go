@@ -67,6 +67,21 @@ func newController(client kubernetes.Interface, dyn dynamic.Interface, namespace
 	return c, nil
 }
 
+// watcher takes the objects of an informer.
+type watcher interface {
+	Watch(cache.SharedInformer) (cache.ResourceEventHandlerRegistration, error)
+}
+
+// watchWith has a watcher follow the Applications too. Call it before run.
+func (c *controller) watchWith(w watcher) error {
+	registration, err := w.Watch(c.custom.ForResource(applications).Informer())
+	if err != nil {
+		return fmt.Errorf("watching Applications for metrics: %w", err)
+	}
+	c.synced = append(c.synced, registration.HasSynced)
+	return nil
+}
+
 // ownerName is the Application that controls an object. An object that nobody
 // controls may be in the way of the Application of its name.
 func ownerName(o metav1.Object) (cache.ObjectName, bool) {

@@ -172,21 +172,22 @@ func TestLab(t *testing.T) {
 	l.until("False Refused", "get", "application", "theirs", "-o", condition)
 
 	// The metrics are those that every controller's dashboards know.
-	metrics := scrape(t, address)
 	for _, want := range []string{
 		`workqueue_adds_total{controller="application",name="application"}`,
 		`workqueue_depth{controller="application",name="application"} 0`,
 		`workqueue_work_duration_seconds_count{controller="application",name="application"}`,
 		`rest_client_requests_total{code="200",`,
 		`go_goroutines`,
+		`application_replicas{namespace="default",application="hello",state="available"} 3`,
+		`application_available{namespace="default",application="hello"} 1`,
+		`application_available{namespace="default",application="theirs"} 0`,
 	} {
-		if !strings.Contains(metrics, want) {
-			t.Errorf("%s is missing from /metrics", want)
-		}
+		scraped(t, address, want, true)
 	}
 
-	// With the Application goes what it owned.
+	// With the Application goes what it owned, and its series.
 	l.kubectl("delete", "application", "hello", "theirs")
+	scraped(t, address, "application_replicas{", false)
 	l.until("", "get", "deployments,pods", "-o", "name")
 	l.until("service/kubernetes", "get", "services", "-o", "name")
 }
@@ -208,6 +209,16 @@ func freeAddress(t *testing.T) string {
 	}
 	defer l.Close()
 	return l.Addr().String()
+}
+
+// scraped polls /metrics until it has, or no longer has, the text.
+func scraped(t *testing.T, address, text string, want bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); strings.Contains(scrape(t, address), text) != want; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("/metrics has %q: %v, want %v\n%s", text, !want, want, scrape(t, address))
+		}
+	}
 }
 
 func scrape(t *testing.T, address string) string {

@@ -59,27 +59,41 @@ func runWith(ctx context.Context, o options, config *rest.Config) error {
 	if err := exporter.Install(reg, "application"); err != nil {
 		return fmt.Errorf("installing metrics: %w", err)
 	}
-	metrics, err := exporter.NewHandler(exporter.HandlerConfig{Registry: reg})
+	config = rest.CopyConfig(config)
+	rest.AddUserAgent(config, manager)
+	// One HTTP client for both, so that they share connections.
+	transport, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return fmt.Errorf("making the metrics handler: %w", err)
+		return fmt.Errorf("making an HTTP client: %w", err)
 	}
-	server, err := exporter.NewServer(exporter.ServerConfig{Address: o.metrics, Handler: metrics})
-	if err != nil {
-		return fmt.Errorf("making the metrics server: %w", err)
-	}
-
-	config = rest.AddUserAgent(config, manager)
-	client, err := kubernetes.NewForConfig(config)
+	defer transport.CloseIdleConnections()
+	client, err := kubernetes.NewForConfigAndClient(config, transport)
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	dyn, err := dynamic.NewForConfig(config)
+	dyn, err := dynamic.NewForConfigAndClient(config, transport)
 	if err != nil {
 		return fmt.Errorf("making a dynamic client: %w", err)
 	}
 	c, err := newController(client, dyn, o.namespace)
 	if err != nil {
 		return err
+	}
+
+	state, err := newState(reg)
+	if err != nil {
+		return fmt.Errorf("making the metrics of Applications: %w", err)
+	}
+	if err := c.watchWith(state); err != nil {
+		return err
+	}
+	metrics, err := exporter.NewHandler(exporter.HandlerConfig{Registry: reg, Rendered: []exporter.Rendered{state}})
+	if err != nil {
+		return fmt.Errorf("making the metrics handler: %w", err)
+	}
+	server, err := exporter.NewServer(exporter.ServerConfig{Address: o.metrics, Handler: metrics})
+	if err != nil {
+		return fmt.Errorf("making the metrics server: %w", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Run(ctx) })
