@@ -62,7 +62,7 @@ func (s *scratch) attributes() trace.SpanStartOption {
 // and leaves what samplers have no use for to the end.
 func (s *scratch) serverAttributes(x *exchange) {
 	r := x.outer
-	s.method(x.h.methods, x.method, r.Method)
+	s.method(x.h.methods, int(x.method), r.Method)
 	scheme := "http"
 	if r.TLS != nil {
 		scheme = "https"

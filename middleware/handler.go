@@ -3,7 +3,6 @@ package middleware
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -76,7 +75,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	x := &exchange{Context: ctx, h: h, outer: r, started: time.Now()}
+	x := &exchange{Context: ctx, h: h, outer: r, started: clock()}
 	trust := propagation.TrustNothing
 	if !h.public {
 		trust = h.cfg.Trust(propagation.Peer{
@@ -85,23 +84,26 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	x.state = propagation.ExtractWith(r.Header, h.cfg, trust)
 	if id := x.state.RequestID; id != "" {
-		// The same one-element slice for the request, for handlers that read
-		// the header, and for the answer. Its capacity is one, so appending
-		// to either copies it.
-		x.requestID[0] = id
-		if r.Header != nil {
-			r.Header[propagation.HeaderRequestID] = x.requestID[:]
+		// One slice for the request, for handlers that read the header, and
+		// for the answer. Its capacity is one, so appending to either copies.
+		v := r.Header[propagation.HeaderRequestID]
+		if len(v) != 1 || v[0] != id {
+			v = []string{id}
+			if r.Header != nil {
+				r.Header[propagation.HeaderRequestID] = v
+			}
 		}
-		w.Header()[propagation.HeaderRequestID] = x.requestID[:]
+		w.Header()[propagation.HeaderRequestID] = v[:1:1]
 		x.rec.SingleRequestID()
 	}
 
-	x.method = h.methods.of(r.Method)
+	method := h.methods.of(r.Method)
+	x.method = int32(method)
 	pattern := r.Pattern
 	if h.mux != nil {
 		_, pattern = h.mux.Handler(r)
 	}
-	x.op = h.routes.find(patternOf(r, pattern), x.method)
+	x.op = h.routes.find(patternOf(r, pattern), method)
 
 	var inner context.Context = x
 	if h.tracer != nil && (h.filter == nil || h.filter(r)) && !denied(x.state) {
@@ -112,7 +114,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.inner = *r.WithContext(inner)
 	w = x.rec.Wrap(ctx, w)
 	if h.active != nil {
-		h.active[x.method].Inc()
+		h.active[method].Inc()
 	}
 	defer x.end()
 	h.next.ServeHTTP(w, &x.inner)

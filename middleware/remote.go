@@ -10,13 +10,14 @@ import (
 
 // remoteSpan is the caller's span as the parent of ours. It does what the span
 // of trace.ContextWithRemoteSpanContext does, within the memory of a request.
+// It is for states without a tracestate, which would be parsed every time.
 type remoteSpan struct {
 	embedded.Span
-	sc trace.SpanContext
+	x *exchange
 }
 
 // SpanContext implements trace.Span.
-func (s *remoteSpan) SpanContext() trace.SpanContext { return s.sc }
+func (s *remoteSpan) SpanContext() trace.SpanContext { return s.x.state.SpanContext() }
 
 // IsRecording implements trace.Span.
 func (*remoteSpan) IsRecording() bool { return false }

@@ -86,7 +86,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		// base has the proper error for these and closes the body.
 		return t.base.RoundTrip(req)
 	}
-	started := time.Now()
+	started := clock()
 	ctx := req.Context()
 	method := t.methods.of(req.Method)
 	state, span, ctx := t.start(ctx, req, method)
@@ -103,7 +103,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 
 	resp, err := t.base.RoundTrip(&c.sent)
-	now := time.Now()
+	now := clock()
 	status := 0
 	if resp != nil {
 		status = resp.StatusCode
@@ -113,7 +113,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	if t.metrics != nil {
-		t.observe(method, host, status, now.Sub(started), now, span)
+		t.observe(method, host, status, now-started, now, span)
 	}
 	if span == nil || !span.IsRecording() {
 		return resp, err
@@ -172,7 +172,7 @@ func (t *transport) start(ctx context.Context, req *http.Request, method int) (p
 	return state.WithSpan(sc, parentID), span, ctx
 }
 
-func (t *transport) observe(method int, host string, status int, took time.Duration, now time.Time, span trace.Span) {
+func (t *transport) observe(method int, host string, status int, took, now time.Duration, span trace.Span) {
 	address := lower(host)
 	if t.addresses != nil && !t.addresses[address] {
 		address = httpmetrics.Other

@@ -75,7 +75,7 @@ type child struct {
 	status    int
 	observer  prometheus.Observer
 	exemplars prometheus.ExemplarObserver
-	taken     []atomic.Int64 // per bucket, Unix nanoseconds of the last exemplar
+	taken     []atomic.Int64 // per bucket, when the last exemplar was taken
 }
 
 func newDurations(name, help, label string, buckets []float64, bounds Bounds) *durations {
@@ -161,10 +161,11 @@ func (v *value) find(method string) *Series {
 	return nil
 }
 
-// Observe notes one request that ended at now with the given status, 0 when
-// none was sent or received. traceID is the hex id for the exemplar and is
+// Observe notes one request that ended at now, on any clock that does not go
+// back and is past zero, with the given status, 0 when none was sent or
+// received. traceID is the hex id for the exemplar and is
 // called only when one is due; nil leaves it out.
-func (s *Series) Observe(status int, took time.Duration, now time.Time, traceID func() string) {
+func (s *Series) Observe(status int, took, now time.Duration, traceID func() string) {
 	c := s.find(status)
 	if c == nil {
 		c = s.add(status)
@@ -243,9 +244,9 @@ func (s *Series) insert(status int, label string) *child {
 
 // due reports whether a bucket may take an exemplar at now and notes that it
 // does.
-func (c *child) due(bucket int, now time.Time) bool {
-	last, at := c.taken[bucket].Load(), now.UnixNano()
-	return (last == 0 || at-last >= int64(exemplarEvery)) && c.taken[bucket].CompareAndSwap(last, at)
+func (c *child) due(bucket int, now time.Duration) bool {
+	last := c.taken[bucket].Load()
+	return (last == 0 || int64(now)-last >= int64(exemplarEvery)) && c.taken[bucket].CompareAndSwap(last, int64(now))
 }
 
 // bucket is the index of the bucket a duration falls into; the upper bounds

@@ -51,7 +51,7 @@ func series(t *testing.T, g prometheus.Gatherer, name string) map[string]*dto.Me
 func TestObserve(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	s := server(t, reg, bounds)
-	now := time.Unix(1700000000, 0)
+	now := time.Hour
 	get := s.Series("GET", "/a")
 	get.Observe(200, 30*time.Millisecond, now, nil)
 	get.Observe(200, 60*time.Millisecond, now, nil)
@@ -87,7 +87,7 @@ func TestObserve(t *testing.T) {
 func TestExemplars(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	get := server(t, reg, bounds).Series("GET", "/a")
-	now := time.Unix(1700000000, 0)
+	now := time.Hour
 	id := func(s string) func() string { return func() string { return s } }
 	for _, o := range []struct {
 		took  time.Duration
@@ -102,7 +102,7 @@ func TestExemplars(t *testing.T) {
 		{700 * time.Millisecond, 0, id("early")},
 		{700 * time.Millisecond, 100 * time.Millisecond, id("late enough")},
 	} {
-		get.Observe(200, o.took, now.Add(o.after), o.id)
+		get.Observe(200, o.took, now+o.after, o.id)
 	}
 	got := map[float64]string{}
 	h := series(t, reg, "http_server_request_duration_seconds")["GET|/a|200"].GetHistogram()
@@ -128,7 +128,7 @@ func TestExemplars(t *testing.T) {
 func TestSeriesStayBounded(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	s := server(t, reg, Bounds{Series: 20})
-	now := time.Unix(1700000000, 0)
+	now := time.Hour
 	for i := range 1000 {
 		s.Series("GET", fmt.Sprintf("/r%d", i)).Observe(100+i%600, time.Millisecond, now, nil)
 	}
@@ -156,7 +156,7 @@ func TestServerAddressesStayBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 10 {
-		c.Series("GET", fmt.Sprintf("host%d", i)).Observe(200, time.Millisecond, time.Now(), nil)
+		c.Series("GET", fmt.Sprintf("host%d", i)).Observe(200, time.Millisecond, time.Hour, nil)
 	}
 	got := series(t, reg, "http_client_request_duration_seconds")
 	if len(got) != 4 || got["GET|host2|200"] == nil || got["GET|_OTHER|200"].GetHistogram().GetSampleCount() != 7 {
@@ -194,12 +194,12 @@ func TestLint(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	s := server(t, reg, bounds)
 	s.Active("GET").Inc()
-	s.Series("GET", "/").Observe(200, time.Second, time.Now(), nil)
+	s.Series("GET", "/").Observe(200, time.Second, time.Hour, nil)
 	c, err := NewClient(reg, DefaultBuckets, bounds)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Series("GET", "h").Observe(200, time.Second, time.Now(), nil)
+	c.Series("GET", "h").Observe(200, time.Second, time.Hour, nil)
 	if _, err := NewDropped(reg, []string{"invalid"}); err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func TestConcurrentObservations(t *testing.T) {
 	for w := range 8 {
 		wg.Go(func() {
 			for i := range 500 {
-				s.Series("GET", fmt.Sprint(i%40)).Observe(200+w%3, time.Millisecond, time.Now(), func() string { return "a" })
+				s.Series("GET", fmt.Sprint(i%40)).Observe(200+w%3, time.Millisecond, time.Hour, func() string { return "a" })
 			}
 		})
 	}
@@ -254,7 +254,7 @@ func TestConcurrentObservations(t *testing.T) {
 
 func TestObserveAllocatesNothing(t *testing.T) {
 	get := server(t, prometheus.NewRegistry(), bounds).Series("GET", "/a")
-	now := time.Unix(1700000000, 0)
+	now := time.Hour
 	id := func() string { return "a" }
 	get.Observe(200, time.Millisecond, now, id)
 	if n := testing.AllocsPerRun(100, func() { get.Observe(200, time.Millisecond, now, id) }); n != 0 {

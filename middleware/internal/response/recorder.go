@@ -53,7 +53,7 @@ type Recorder struct {
 	ctx  context.Context
 	body int64
 
-	status   int
+	status   int32
 	started  bool
 	unsent   bool
 	hijacked bool
@@ -117,7 +117,7 @@ func (r *Recorder) Status() int {
 	if r.unsent {
 		return 0
 	}
-	return r.status
+	return int(r.status)
 }
 
 // Hijacked reports whether the handler took the connection over.
@@ -148,7 +148,7 @@ func (r *Recorder) begin(status int, gone bool) {
 	if r.started {
 		return
 	}
-	r.started, r.status, r.unsent = true, status, gone
+	r.started, r.status, r.unsent = true, int32(status), gone
 }
 
 // gone compares without errors.Is because a context returns Canceled bare.
