@@ -51,6 +51,9 @@ func (b *build) goVersion(ctx context.Context) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "env", "GOVERSION", "GOOS", "GOARCH", "GOAMD64", "GOEXPERIMENT", "CGO_ENABLED")
 	cmd.Dir, cmd.Env = b.module, goEnv()
 	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
