@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -269,5 +270,34 @@ func BenchmarkExport512Spans(b *testing.B) {
 		if err := o.export(b.Context(), batchesOf(all)); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// The widest packet there is: every counter at its longest and a list long
+// enough to need a length of its own.
+func TestOverheadCoversTheWidestEnvelope(t *testing.T) {
+	e := newEncoder(1000)
+	p := &jaeger.Process{ServiceName: "x"}
+	over, err := e.overhead(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spans := make([]*jaeger.Span, 200)
+	for i := range spans {
+		spans[i] = &jaeger.Span{}
+	}
+	one, err := e.size(t.Context(), spans[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	widest := int64(math.MinInt64)
+	packet, err := e.packet(t.Context(), &jaeger.Batch{Process: p, Spans: spans, SeqNo: &widest, Stats: &jaeger.ClientStats{
+		FullQueueDroppedSpans: widest, TooLargeDroppedSpans: widest, FailedToEmitSpans: widest,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(packet) > over+len(spans)*one {
+		t.Errorf("packet %d bytes, bound %d+%d", len(packet), over, len(spans)*one)
 	}
 }
