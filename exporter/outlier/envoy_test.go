@@ -190,7 +190,7 @@ func TestEnvoySourceAnswers(t *testing.T) {
 					}
 				}
 			})
-			source := m.source(t, kind.kind, Options{ProxyTimeout: 700 * time.Millisecond, MaxBodyBytes: 2 << 20})
+			source := m.source(t, kind.kind, Options{ProxyTimeout: 5 * time.Second, MaxBodyBytes: 2 << 20})
 			got := readAll(t, t.Context(), source, interestOf(t, canarySubset))
 			want := map[string]Reason{
 				"error": ReasonStatus, "forbidden": ReasonStatus, "redirect": ReasonStatus,
@@ -297,13 +297,13 @@ func TestHangingProxiesDoNotStarveTheOthers(t *testing.T) {
 	}
 	source := m.source(t, KindEnvoyStats, Options{Concurrency: 4, ProxyTimeout: time.Minute})
 	in := interestOf(t, canarySubset)
-	sweep := func() *sinkRecorder {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	sweep := func(limit time.Duration) *sinkRecorder {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
 		return readAll(t, ctx, source, in)
 	}
 	// All four readers are stuck with the first four proxies.
-	first := sweep()
+	first := sweep(time.Second)
 	if len(first.readings)+len(first.failures) != 80 {
 		t.Fatalf("first sweep: %d read, %d failed, want 80 in all", len(first.readings), len(first.failures))
 	}
@@ -312,7 +312,7 @@ func TestHangingProxiesDoNotStarveTheOthers(t *testing.T) {
 	for i := range 40 {
 		m.proxy(fmt.Sprintf("hang-%d", i), statsBody(istioStats))
 	}
-	if second := sweep(); len(second.readings) != 80 {
+	if second := sweep(time.Minute); len(second.readings) != 80 {
 		t.Fatalf("second sweep: %d read, want 80", len(second.readings))
 	}
 	for i := range 40 {
@@ -322,7 +322,7 @@ func TestHangingProxiesDoNotStarveTheOthers(t *testing.T) {
 	for i := range 40 {
 		source.(*envoySource).failed[fmt.Sprintf("hang-%d", i)] = true
 	}
-	third := sweep()
+	third := sweep(5 * time.Second)
 	if len(third.readings) != 40 || len(third.failures) != 40 {
 		t.Fatalf("third sweep: %d read, %d failed, want 40 and 40", len(third.readings), len(third.failures))
 	}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"golang.org/x/sync/errgroup"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -66,7 +67,7 @@ func runWith(ctx context.Context, o options, config *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("making an HTTP client: %w", err)
 	}
-	defer transport.CloseIdleConnections()
+	defer utilnet.CloseIdleConnectionsFor(transport.Transport)
 	client, err := kubernetes.NewForConfigAndClient(config, transport)
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
