@@ -221,6 +221,11 @@ func checkDependencies(t *testing.T, queryURL string) {
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		got = nil
 		for _, e := range ask[[]edge](t, queryURL+"/api/dependencies?"+query.Encode()) {
+			// The memory storage draws an edge from a service to itself for a
+			// client span below a server span.
+			if e.Parent == e.Child {
+				continue
+			}
 			if e.CallCount < 1 {
 				t.Errorf("%s>%s was called %d times", e.Parent, e.Child, e.CallCount)
 			}
