@@ -46,7 +46,7 @@ func TestInvalidManifestsChangeNothing(t *testing.T) {
 		"gate":         {func(c *v1alpha1.Canary) { c.Spec.Gate = &v1alpha1.Gate{} }, "spec.gate: Forbidden"},
 		"refused by the API server": {func(c *v1alpha1.Canary) {
 			c.Spec.Info.NewDeploymentYaml = replaceOnce(good, "image: ", "imagePullPolicy: Sometimes\n        image: ")
-		}, "spec.info.newDeploymentYaml: applying Deployment"},
+		}, `spec.info.newDeploymentYaml: Deployment.apps "new" is invalid: spec.template.spec.containers[0].imagePullPolicy`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := parallel(t)

@@ -130,7 +130,8 @@ func (c *Controller) config(canary *v1alpha1.Canary, release *v1alpha1.Release, 
 	}
 	spec := childMap(tree, "spec")
 	spec["replicas"] = replicas
-	if canary.Spec.Info.Type == v1alpha1.NormalDeploy && live != nil && replicasOwnedByOthers(live) {
+	if canary.Spec.Info.Type == v1alpha1.NormalDeploy && v.scaled[name] && live != nil && replicasOwnedByOthers(live) {
+		// Left out, the field stays as its owner has it, also when that changes this very moment.
 		delete(spec, "replicas")
 	}
 	config, err := json.Marshal(tree)
@@ -149,8 +150,9 @@ func childMap(tree map[string]any, key string) map[string]any {
 	return value
 }
 
-// replicasOwnedByOthers says whether another manager of this Deployment, such as an
-// autoscaler, has set spec.replicas.
+// replicasOwnedByOthers says whether another manager than the controller has set
+// spec.replicas. A field that nobody else owns falls back to its default, 1, when the
+// controller leaves it out.
 func replicasOwnedByOthers(d *appsv1.Deployment) bool {
 	return slices.ContainsFunc(d.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
 		if entry.Manager == v1alpha1.FieldManager || entry.FieldsV1 == nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -60,6 +61,10 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
 	noteAutoscalers(&decision, view.autoscalers)
 
 	stepErr := c.carryOut(ctx, canary, release, view, decision)
+	if apierrors.HasStatusCause(stepErr, corev1.NamespaceTerminatingCause) {
+		// The Canary is about to be deleted with its namespace.
+		return nil
+	}
 	var rejected *rejection
 	if errors.As(stepErr, &rejected) && begins(canary, decision) {
 		return c.refuse(ctx, canary, v1alpha1.ReasonRejectedByAPIServer, rejected.Error())

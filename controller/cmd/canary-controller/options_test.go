@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestDefaults(t *testing.T) {
+	o, err := parse(nil, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !o.election.enabled || o.election.lease != 15*time.Second || o.workers != 4 || o.namespace != "" ||
+		o.metricsAddr != "127.0.0.1:8080" || o.healthAddr != ":8081" || o.logFormat != "text" {
+		t.Errorf("defaults are %+v", o)
+	}
+}
+
+func TestBadFlagsNameTheFlag(t *testing.T) {
+	for args, want := range map[string]string{
+		"--workers=0":                      "--workers is 0, it must be at least 1",
+		"--workers=many":                   `"--workers" flag`,
+		"--kube-api-qps=0":                 "--kube-api-qps is 0, it must be positive",
+		"--kube-api-burst=0":               "--kube-api-burst is 0",
+		"--resync=-1s":                     "--resync is -1s",
+		"--log-format=xml":                 `--log-format is "xml", it must be text or json`,
+		"--v=10":                           "--v is 10",
+		"--leader-elect-lease-duration=1s": "--leader-elect-lease-duration (1s) must be longer",
+		"--nonsense":                       "unknown flag: --nonsense",
+		"run":                              `unexpected argument "run"`,
+	} {
+		if _, err := parse(strings.Fields(args), io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", args, err, want)
+		}
+	}
+}
+
+func TestLogFormat(t *testing.T) {
+	o, err := parse([]string{"--log-format", "json", "--v", "2"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	logger := o.logger(&out)
+	logger.V(2).Info("shown", "canary", "prod/release")
+	logger.V(3).Info("hidden")
+	var line struct{ Msg, Canary string }
+	if err := json.Unmarshal(out.Bytes(), &line); err != nil || line.Msg != "shown" || line.Canary != "prod/release" {
+		t.Errorf("logged %s (%v)", out.String(), err)
+	}
+}
