@@ -2,6 +2,7 @@ package propagation
 
 import (
 	"net/http"
+	"slices"
 
 	otel "go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
@@ -128,13 +129,25 @@ func (c *Config) readTrace(s *State, src *source) {
 		}
 		s.TraceID, s.SpanID, s.ParentID = id.traceID, id.spanID, id.parentID
 		s.Short, s.Random, s.Remote = id.short, id.random, true
-		if f == TraceContext {
+		if f == TraceContext || c.sameTraceInW3C(src, id.traceID) {
 			s.TraceState = cleanTraceState(src.all(src.names[keyTracestate]))
 		}
 		if !c.mirror {
 			return
 		}
 	}
+}
+
+// sameTraceInW3C reports whether a request whose ids came in another format
+// also has a tracestate of the same trace. Everything that injects B3 beside
+// W3C, as this package does by default, sends such requests, and the next hop
+// must not lose the vendors' state.
+func (c *Config) sameTraceInW3C(src *source, trace trace.TraceID) bool {
+	if !slices.Contains(c.extract, TraceContext) || len(src.all(src.names[keyTracestate])) == 0 {
+		return false
+	}
+	var w3c identity
+	return readFormat(TraceContext, src, c.nibble, &w3c) && w3c.traceID == trace
 }
 
 func readFormat(f Format, src *source, nibble *[256]byte, id *identity) bool {
