@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -205,7 +204,7 @@ func (c *Controller) processNext(ctx context.Context) bool {
 		c.queue.Forget(name)
 	case ctx.Err() != nil:
 	default:
-		if !errors.Is(err, errConflict) {
+		if !IsConflict(err) {
 			logger.Error(err, "Sync failed, will be retried", "failures", c.queue.NumRequeues(name)+1)
 		}
 		c.queue.AddRateLimited(name)

@@ -22,6 +22,10 @@ import (
 // errConflict wraps optimistic-lock conflicts: somebody else wrote first, which is no fault.
 var errConflict = errors.New("changed meanwhile")
 
+// IsConflict says whether a sync ended because somebody else wrote first, which is retried
+// and no fault.
+func IsConflict(err error) bool { return errors.Is(err, errConflict) }
+
 // sync brings one Canary a step further.
 func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
 	cached, err := c.canaryList.Canaries(name.Namespace).Get(name.Name)

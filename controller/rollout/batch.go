@@ -21,11 +21,11 @@ func (s *step) forward(verdict v1alpha1.Verdict) {
 		s.removeOld()
 		return
 	}
-	s.clockPause(batch)
 	inPlace := s.moveTo(batch.Target)
 	if inPlace && batch.AvailableAt == nil {
 		batch.AvailableAt = new(stamp(s.now))
 	}
+	s.clockPause(batch)
 	if s.overdue(batch) {
 		s.finish(v1alpha1.OutcomeFailed)
 		s.out.Actions, s.out.Stalled = nil, true

@@ -177,12 +177,14 @@ func (s *step) normal() {
 	}
 }
 
-// clockPause keeps the time that a batch stood paused, which its deadline does not count.
+// clockPause keeps the time that a batch stood paused before it was available, which its
+// deadline and its duration do not count.
 func (s *step) clockPause(batch *v1alpha1.BatchStatus) {
+	counts := s.plan.Paused && batch.AvailableAt == nil
 	switch {
-	case s.plan.Paused && batch.PausedAt == nil:
+	case counts && batch.PausedAt == nil:
 		batch.PausedAt = new(stamp(s.now))
-	case !s.plan.Paused && batch.PausedAt != nil:
+	case !counts && batch.PausedAt != nil:
 		batch.PausedSeconds += int64(s.now.Sub(batch.PausedAt.Time) / time.Second)
 		batch.PausedAt = nil
 	}

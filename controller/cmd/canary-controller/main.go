@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -19,6 +20,7 @@ import (
 	"github.com/canarycontroller/canary-controller/controller/generated/clientset/versioned"
 	"github.com/canarycontroller/canary-controller/controller/reconcile"
 	"github.com/canarycontroller/canary-controller/exporter"
+	"github.com/canarycontroller/canary-controller/exporter/canary"
 )
 
 // version is set by the linker for releases.
@@ -77,32 +79,78 @@ func run(ctx context.Context, stop <-chan struct{}, o *options) error {
 	if err != nil {
 		return fmt.Errorf("making the Canary client: %w", err)
 	}
+	instruments, err := canary.NewInstruments(registry)
+	if err != nil {
+		return fmt.Errorf("making the metrics of rollouts: %w", err)
+	}
 	controller, err := reconcile.New(ctx, reconcile.Options{
-		Kubernetes: kube, Canaries: canaries, Namespace: o.namespace, Resync: o.resync,
+		Kubernetes: kube, Canaries: canaries, Namespace: o.namespace, Resync: o.resync, Observer: observer{instruments},
 	})
 	if err != nil {
 		return fmt.Errorf("making the controller: %w", err)
 	}
-
 	elector, err := newElector(ctx, o, config)
 	if err != nil {
 		return err
 	}
-	servers, err := serve(ctx, o, controller.HasSynced, registry)
+	collector, pods, err := outlierCollector(o, kube, controller.Lister(), registry)
 	if err != nil {
 		return err
 	}
-	defer servers.close(ctx)
+
+	// The servers end last, so that the end of the work can be seen.
+	serving, stopServing := context.WithCancel(ctx)
+	var servers sync.WaitGroup
+	defer servers.Wait()
+	defer stopServing()
+	serve := func(what string, run func(context.Context) error) {
+		servers.Go(func() {
+			if err := run(serving); err != nil {
+				logger.Error(err, "Server ended", "what", what)
+			}
+		})
+	}
+	metrics, err := metricsServer(o, kube, registry, controller.Informer(), elector.leading.Load)
+	if err != nil {
+		return err
+	}
+	if metrics != nil {
+		logger.Info("Serving metrics", "address", metrics.Addr().String(), "secure", o.metrics.secure)
+		serve("metrics", metrics.Run)
+	}
+	if o.healthAddr != "" {
+		health, err := newHealthServer(ctx, o.healthAddr, controller.HasSynced)
+		if err != nil {
+			return err
+		}
+		serve("health", health.Run)
+	}
 
 	caches, stopCaches := context.WithCancel(ctx)
 	defer controller.Close()
 	defer stopCaches()
+	if pods != nil {
+		pods.Start(caches.Done())
+		defer pods.Shutdown()
+		defer stopCaches()
+	}
 	if filled := controller.Start(caches, stop); !filled {
 		return nil
 	}
 	logger.Info("Caches are filled")
 	return elector.lead(ctx, stop, func(ctx context.Context) error {
-		return controller.Run(ctx, stop, o.workers)
+		working, done := context.WithCancel(ctx)
+		var sweeps sync.WaitGroup
+		defer sweeps.Wait()
+		defer done()
+		if collector != nil {
+			sweeps.Go(func() {
+				if err := runCollector(working, collector); err != nil {
+					logger.Error(err, "Outlier ejections are no longer read")
+				}
+			})
+		}
+		return controller.Run(working, stop, o.workers)
 	})
 }
 

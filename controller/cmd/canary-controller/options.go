@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -9,22 +10,39 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
+
+	"github.com/canarycontroller/canary-controller/exporter/outlier"
 )
 
 // options are the command's flags.
 type options struct {
-	kubeconfig  string
-	namespace   string
-	workers     int
-	qps         float32
-	burst       int
-	resync      time.Duration
-	logFormat   string
-	verbosity   int
-	healthAddr  string
-	metricsAddr string
-	election    electionOptions
-	showVersion bool
+	kubeconfig string
+	namespace  string
+	workers    int
+	qps        float32
+	burst      int
+	resync     time.Duration
+	logFormat  string
+	verbosity  int
+	healthAddr string
+	metrics    metricsOptions
+	outlier    outlierOptions
+	// prometheusURL is the Prometheus that outlier ejections are read from.
+	prometheusURL string
+	election      electionOptions
+	showVersion   bool
+}
+
+type metricsOptions struct {
+	address           string
+	secure            bool
+	certFile, keyFile string
+	maxCanaries       int
+}
+
+type outlierOptions struct {
+	source, selector string
+	port             int
 }
 
 type electionOptions struct {
@@ -47,7 +65,15 @@ func parse(args []string, output io.Writer) (*options, error) {
 	flags.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	flags.IntVarP(&o.verbosity, "v", "v", 0, "log verbosity, 0 to 9")
 	flags.StringVar(&o.healthAddr, "health-address", ":8081", "address of /healthz and /readyz; empty for none")
-	flags.StringVar(&o.metricsAddr, "metrics-address", "127.0.0.1:8080", "address of /metrics; empty for none")
+	flags.StringVar(&o.metrics.address, "metrics-address", "127.0.0.1:8080", "address of /metrics; empty for none")
+	flags.BoolVar(&o.metrics.secure, "metrics-secure", false, "serve /metrics over TLS, to bearers of a token with the right to get it (TokenReview and SubjectAccessReview)")
+	flags.StringVar(&o.metrics.certFile, "metrics-tls-cert-file", "", "certificate for --metrics-secure, read again when it changes; empty for a self-signed one")
+	flags.StringVar(&o.metrics.keyFile, "metrics-tls-key-file", "", "key of the certificate")
+	flags.IntVar(&o.metrics.maxCanaries, "metrics-max-canaries", 20000, "number of Canaries above which their own series are left out")
+	flags.StringVar(&o.outlier.source, "outlier-source", "none", "where outlier ejections are read: none, envoy-stats, envoy-admin or prometheus")
+	flags.StringVar(&o.outlier.selector, "outlier-proxy-selector", "security.istio.io/tlsMode=istio", "label selector of the pods whose proxies are read")
+	flags.IntVar(&o.outlier.port, "outlier-proxy-port", 0, "port of the proxies; 0 for the source's own")
+	flags.StringVar(&o.prometheusURL, "prometheus-url", "", "address of Prometheus, for --outlier-source prometheus")
 	flags.BoolVar(&o.election.enabled, "leader-elect", true, "work only while holding a Lease, so that replicas take over from each other")
 	flags.StringVar(&o.election.namespace, "leader-election-namespace", "", "namespace of the Lease; empty for the pod's own, or default outside a cluster")
 	flags.StringVar(&o.election.id, "leader-election-id", "canary-controller", "name of the Lease")
@@ -65,6 +91,9 @@ func parse(args []string, output io.Writer) (*options, error) {
 }
 
 func (o *options) validate() error {
+	if _, err := outlier.ParseKind(o.outlier.source); err != nil {
+		return fmt.Errorf("--outlier-source: %w", err)
+	}
 	switch {
 	case o.workers < 1:
 		return fmt.Errorf("--workers is %d, it must be at least 1", o.workers)
@@ -78,6 +107,12 @@ func (o *options) validate() error {
 		return fmt.Errorf("--log-format is %q, it must be text or json", o.logFormat)
 	case o.verbosity < 0 || o.verbosity > 9:
 		return fmt.Errorf("--v is %d, it must be from 0 to 9", o.verbosity)
+	case (o.metrics.certFile == "") != (o.metrics.keyFile == ""):
+		return errors.New("--metrics-tls-cert-file and --metrics-tls-key-file go together")
+	case o.metrics.certFile != "" && !o.metrics.secure:
+		return errors.New("--metrics-tls-cert-file needs --metrics-secure")
+	case o.outlier.source == string(outlier.KindPrometheus) && o.prometheusURL == "":
+		return errors.New("--outlier-source prometheus needs --prometheus-url")
 	case o.election.enabled && (o.election.lease <= o.election.renew || o.election.renew <= o.election.retry || o.election.retry <= 0):
 		return fmt.Errorf("--leader-elect-lease-duration (%s) must be longer than --leader-elect-renew-deadline (%s), and that longer than --leader-elect-retry-period (%s)",
 			o.election.lease, o.election.renew, o.election.retry)

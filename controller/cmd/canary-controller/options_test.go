@@ -15,7 +15,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !o.election.enabled || o.election.lease != 15*time.Second || o.workers != 4 || o.namespace != "" ||
-		o.metricsAddr != "127.0.0.1:8080" || o.healthAddr != ":8081" || o.logFormat != "text" {
+		o.metrics.address != "127.0.0.1:8080" || o.healthAddr != ":8081" || o.logFormat != "text" {
 		t.Errorf("defaults are %+v", o)
 	}
 }
@@ -30,8 +30,12 @@ func TestBadFlagsNameTheFlag(t *testing.T) {
 		"--log-format=xml":                 `--log-format is "xml", it must be text or json`,
 		"--v=10":                           "--v is 10",
 		"--leader-elect-lease-duration=1s": "--leader-elect-lease-duration (1s) must be longer",
-		"--nonsense":                       "unknown flag: --nonsense",
-		"run":                              `unexpected argument "run"`,
+		"--metrics-tls-cert-file=a":        "--metrics-tls-cert-file and --metrics-tls-key-file go together",
+		"--metrics-tls-cert-file=a --metrics-tls-key-file=b": "needs --metrics-secure",
+		"--outlier-source=magic":                             "--outlier-source",
+		"--outlier-source=prometheus":                        "needs --prometheus-url",
+		"--nonsense":                                         "unknown flag: --nonsense",
+		"run":                                                `unexpected argument "run"`,
 	} {
 		if _, err := parse(strings.Fields(args), io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", args, err, want)
