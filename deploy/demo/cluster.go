@@ -68,11 +68,13 @@ func (d *demo) startCluster(ctx context.Context) error {
 		return fmt.Errorf("waiting for the lab: %w\n%s", ctx.Err(), d.lab.tail(20))
 	}
 	d.watch(d.lab)
-	version, err := d.kube.Discovery().ServerVersion()
+	nodes, err := d.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return fmt.Errorf("asking the API server for its version: %w", err)
+		return fmt.Errorf("listing the nodes: %w", err)
 	}
-	d.saw("Kubernetes %s, its pods are processes on this machine", version.GitVersion)
+	for _, node := range nodes.Items {
+		d.saw("Kubernetes %s, node %s: its pods are processes on this machine", node.Status.NodeInfo.KubeletVersion, node.Name)
+	}
 	d.note("kubeconfig: %s", d.kubeconfig)
 	return nil
 }

@@ -27,38 +27,27 @@ type prometheus struct {
 	url string
 }
 
-// scrapeConfig is what the demo's Prometheus scrapes: the operator's pods, which
-// it finds through the API server, or the one operator on this machine.
-func scrapeConfig(kubeconfig string, targets ...string) ([]byte, error) {
-	job := map[string]any{"job_name": operatorJob}
-	if len(targets) > 0 {
-		job["static_configs"] = []any{map[string]any{"targets": targets}}
-	} else {
-		job["kubernetes_sd_configs"] = []any{map[string]any{
-			"role": "pod", "kubeconfig_file": kubeconfig,
-			"namespaces": map[string]any{"names": []string{operatorNamespace}},
-			"selectors":  []any{map[string]any{"role": "pod", "label": operatorSelector}},
-		}}
-		job["relabel_configs"] = []any{
-			map[string]any{"source_labels": []string{"__meta_kubernetes_pod_container_port_name"}, "regex": "metrics", "action": "keep"},
-			map[string]any{"source_labels": []string{"__meta_kubernetes_pod_name"}, "target_label": "pod"},
-		}
-	}
+// scrapeConfig makes a Prometheus scrape the targets. They are listed, not
+// discovered: not every packaged Prometheus has the discovery of Kubernetes.
+func scrapeConfig(targets []string) ([]byte, error) {
 	return yaml.Marshal(map[string]any{
-		"global":         map[string]any{"scrape_interval": "2s", "scrape_timeout": "2s"},
-		"scrape_configs": []any{job},
+		"global": map[string]any{"scrape_interval": "2s", "scrape_timeout": "2s"},
+		"scrape_configs": []any{map[string]any{
+			"job_name":       operatorJob,
+			"static_configs": []any{map[string]any{"targets": targets}},
+		}},
 	})
 }
 
 // startPrometheus starts it and waits until it has scraped the operator.
 func (d *demo) startPrometheus(ctx context.Context) error {
-	var targets []string
-	if d.ownCluster() {
-		targets = append(targets, d.operatorMetrics)
-	}
-	config, err := scrapeConfig(d.kubeconfig, targets...)
+	targets, err := d.operatorAddresses(ctx)
 	if err != nil {
 		return err
+	}
+	config, err := scrapeConfig(targets)
+	if err != nil {
+		return fmt.Errorf("writing Prometheus's configuration: %w", err)
 	}
 	file := filepath.Join(d.dir, "prometheus.yml")
 	if err := os.WriteFile(file, config, 0o600); err != nil {
@@ -77,7 +66,7 @@ func (d *demo) startPrometheus(ctx context.Context) error {
 	d.prometheus = &prometheus{process: p, url: "http://" + address}
 	for {
 		n, err := d.prometheus.query(ctx, fmt.Sprintf("sum(up{job=%q})", operatorJob))
-		if err == nil && n > 0 {
+		if err == nil && int(n) == len(targets) {
 			d.watch(p)
 			d.saw("Prometheus scrapes the operator: sum(up{job=%q}) is %g", operatorJob, n)
 			return nil

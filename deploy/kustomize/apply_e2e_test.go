@@ -3,6 +3,10 @@
 package kustomize
 
 import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,6 +34,7 @@ func TestManifests(t *testing.T) {
 		{"the operator was refused nothing", func(t *testing.T) { assertNothingRefused(t, clusterWide) }},
 		{"the operator may do nothing else", testNothingElse},
 		{"the policy binds authors", testPolicy},
+		{"secure metrics are for who may read them", testSecureMetrics},
 		{"the single-namespace overlay works in its namespace only", testSingleNamespace},
 		{"the base uninstalls", testUninstall},
 	} {
@@ -199,6 +204,46 @@ func testPolicy(t *testing.T) {
 	kubectl(t, "-n", "tech-prod", "delete", "deployment", "go-hello-v2")
 }
 
+// The Prometheus ServiceAccount may read the metrics, default may not.
+func testSecureMetrics(t *testing.T) {
+	kubectl(t, "apply", "-k", "overlays/secure-metrics")
+	kubectl(t, "-n", "canary-system", "rollout", "status", "deployment/canary-controller", "--timeout=2m")
+	kubectl(t, "-n", "default", "create", "serviceaccount", "prometheus")
+	kubectl(t, "create", "clusterrolebinding", "prometheus", "--clusterrole=canary-controller-metrics-reader", "--serviceaccount=default:prometheus")
+	// Pods that the rollout replaced may still be there, on their way out.
+	field(t, "2", "{.status.replicas}", "-n", "canary-system", "deployment", "canary-controller")
+	ip := kubectl(t, "-n", "canary-system", "get", "pods", "-l", "app.kubernetes.io/name=canary-controller",
+		"--sort-by=.metadata.creationTimestamp", "-o=jsonpath={.items[-1:].status.podIP}")
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // it makes its own certificate
+	}}
+	for _, c := range []struct {
+		who    string
+		status int
+	}{{"", http.StatusUnauthorized}, {"default", http.StatusForbidden}, {"prometheus", http.StatusOK}} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+net.JoinHostPort(ip, "8080")+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.who != "" {
+			r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(kubectl(t, "-n", "default", "create", "token", c.who)))
+		}
+		response, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || response.StatusCode != c.status {
+			t.Errorf("GET /metrics by %q: %s (%v), want %d", c.who, response.Status, err, c.status)
+		}
+		if c.status == http.StatusOK && !strings.Contains(string(body), "\nworkqueue_depth{") {
+			t.Errorf("no workqueue_depth in:\n%s", body)
+		}
+	}
+	assertNothingRefused(t, clusterWide)
+}
+
 func testSingleNamespace(t *testing.T) {
 	kubectl(t, "-n", "canary-system", "delete", "deployment/canary-controller", "--wait=true")
 	kubectl(t, "delete", "clusterrolebinding/canary-controller", "clusterrole/canary-controller")
@@ -232,7 +277,7 @@ func testSingleNamespace(t *testing.T) {
 }
 
 func testUninstall(t *testing.T) {
-	kubectl(t, "delete", "-k", "base", "--ignore-not-found", "--wait=true")
+	kubectl(t, "delete", "-k", "overlays/secure-metrics", "--ignore-not-found", "--wait=true")
 	refused(t, []string{"NotFound"}, "get", "crd", "canaries.canarycontroller.tech.com")
 	refused(t, []string{"NotFound"}, "get", "validatingadmissionpolicy", "canary-author-may-write-deployments.canarycontroller.tech.com")
 }
