@@ -373,7 +373,7 @@ func testServiceAccount(t *testing.T, l *testLab) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.apply(t, single("asking", "sh", fmt.Sprintf(`, command: [sh, -c, "%s=1 %s kubectl auth whoami -o jsonpath={.status.userInfo.username}; exec sleep 1000"]`, envMain, self)))
+	l.apply(t, single("asking", "sh", fmt.Sprintf(`, command: [sh, -c, "%s=1 %s kubectl auth whoami -o jsonpath={.status.userInfo.username}; echo; exec sleep 1000"]`, envMain, self)))
 	eventually(t, patience, func(ctx context.Context) error {
 		stream, err := l.client.CoreV1().Pods("default").GetLogs("asking", &corev1.PodLogOptions{}).Stream(ctx)
 		if err != nil {
@@ -381,7 +381,7 @@ func testServiceAccount(t *testing.T, l *testLab) {
 		}
 		defer stream.Close()
 		text, err := io.ReadAll(stream)
-		if err != nil || string(text) != "system:serviceaccount:default:default" {
+		if err != nil || string(text) != "system:serviceaccount:default:default\n" {
 			return fmt.Errorf("the pod is %q (%v)", text, err)
 		}
 		return nil

@@ -223,12 +223,16 @@ func (c *Cluster) Restart(ctx context.Context, name string, kill bool) error {
 }
 
 // Stop ends every component, in the reverse order of their start, waits for
-// them and gives the lab's addresses back. It may be called once.
+// them, kills what pods left running in sessions of their own, and gives the
+// lab's addresses back. It may be called once.
 func (c *Cluster) Stop() {
 	for i := len(c.order) - 1; i >= 0; i-- {
 		c.components[c.order[i]].stop()
 	}
 	c.cancel()
+	if _, err := process.Sweep(c.opts.Dir); err != nil {
+		c.opts.Log.Error("stopping what pods left running", "error", err)
+	}
 	c.block.release()
 }
 

@@ -98,6 +98,8 @@ func (l *layout) apiServerArgs() []string {
 		// The address of the API server is a loopback address, which may not
 		// stand in an EndpointSlice.
 		"--endpoint-reconciler-type=none",
+		// Without it a server that is told to end waits a minute for its watches.
+		"--shutdown-watch-termination-grace-period=1s",
 		"--profiling=false",
 		"--v=" + strconv.Itoa(l.verbosity),
 	}
