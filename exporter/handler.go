@@ -198,7 +198,7 @@ func (h *Handler) gather(r *http.Request) ([]*dto.MetricFamily, error) {
 // left for sending.
 func (h *Handler) timeout(r *http.Request) time.Duration {
 	s, err := strconv.ParseFloat(r.Header.Get("X-Prometheus-Scrape-Timeout-Seconds"), 64)
-	if err != nil || s <= 0 || s > h.c.Timeout.Seconds() {
+	if within := s > 0 && s <= h.c.Timeout.Seconds(); err != nil || !within {
 		return h.c.Timeout
 	}
 	return time.Duration(s * .9 * float64(time.Second))
