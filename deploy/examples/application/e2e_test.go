@@ -1,4 +1,4 @@
-//go:build lab
+//go:build e2e
 
 package main
 
@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,39 +18,33 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/canarycontroller/canary-controller/deploy/servers"
 )
 
-// lab is a real cluster (deploy/lab). LAB names its binary; without it, it is
-// built from this repository.
+// patience bounds failures only: tests go on as soon as a wanted state is there.
+const patience = 2 * time.Minute
+
+// lab is a real cluster, see deploy/lab. It is built unless it is in the cache.
 type lab struct {
-	t           *testing.T
-	binary, dir string
-	config      *rest.Config
+	*servers.Lab
+	t      *testing.T
+	config *rest.Config
 }
 
 func startLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{t: t, binary: os.Getenv("LAB"), dir: filepath.Join(t.TempDir(), "lab")}
-	if l.binary == "" {
-		l.binary = filepath.Join(t.TempDir(), "lab-binary")
-		build := exec.Command("go", "build", "-o", l.binary, ".")
-		build.Dir = filepath.Join("..", "..", "lab")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("building the lab: %v\n%s", err, out)
-		}
+	started, err := servers.StartLab(t.Context(), servers.LabOptions{Options: servers.Options{Progress: os.Stderr}, Name: "application"})
+	if err != nil {
+		t.Fatal(err)
 	}
-	up := exec.Command(l.binary, "up", "--dir", l.dir, "--detach")
-	up.Stderr = os.Stderr
-	out, err := up.Output()
 	t.Cleanup(func() {
-		if out, err := exec.Command(l.binary, "down", "--dir", l.dir).CombinedOutput(); err != nil {
-			t.Errorf("stopping the lab: %v\n%s", err, out)
+		if err := started.Stop(); err != nil {
+			t.Error(err)
 		}
 	})
-	if err != nil {
-		t.Fatalf("starting the lab: %v", err)
-	}
-	if l.config, err = clientcmd.BuildConfigFromFlags("", strings.TrimSpace(string(out))); err != nil {
+	l := &lab{Lab: started, t: t}
+	if l.config, err = clientcmd.BuildConfigFromFlags("", started.Kubeconfig); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -59,7 +52,7 @@ func startLab(t *testing.T) *lab {
 
 // try runs kubectl.
 func (l *lab) try(stdin string, args ...string) (string, error) {
-	cmd := exec.Command(l.binary, append([]string{"kubectl", "--dir", l.dir, "--"}, args...)...)
+	cmd := exec.Command(l.Program, append([]string{"kubectl", "--dir", l.Dir, "--"}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -80,7 +73,7 @@ func (l *lab) kubectl(args ...string) string {
 func (l *lab) until(want string, args ...string) {
 	l.t.Helper()
 	var out string
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		if out, _ = l.try("", args...); out == want {
 			return
 		}
@@ -96,8 +89,9 @@ const (
 // TestLab runs the controller, with the rights that rbac.yaml gives it and no
 // more, against a real API server.
 func TestLab(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	l := startLab(t)
+	// The lab is the test's; what the controller starts must end with it.
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	l.kubectl("apply", "-f", "crd.yaml", "-f", "rbac.yaml")
 	l.kubectl("wait", "--for=condition=Established", "crd/applications.examples.canarycontroller.tech.com")
 
@@ -214,7 +208,7 @@ func freeAddress(t *testing.T) string {
 // scraped polls /metrics until it has, or no longer has, the text.
 func scraped(t *testing.T, address, text string, want bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); strings.Contains(scrape(t, address), text) != want; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); strings.Contains(scrape(t, address), text) != want; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("/metrics has %q: %v, want %v\n%s", text, !want, want, scrape(t, address))
 		}
