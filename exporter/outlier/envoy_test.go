@@ -15,7 +15,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// runTests is goleak.VerifyTestMain with, in the e2e tests, a server around it.
+var runTests = func(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestMain(m *testing.M) { runTests(m) }
 
 // sinkRecorder keeps what a source gives.
 type sinkRecorder struct {

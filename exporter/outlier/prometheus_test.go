@@ -1,15 +1,10 @@
 package outlier
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -158,103 +153,4 @@ func TestClusterPatterns(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-}
-
-// TestRealPrometheus has a Prometheus scrape proxies and reads their ejections
-// from it. It needs a prometheus on PATH; the lab's tests bring one.
-func TestRealPrometheus(t *testing.T) {
-	program, err := exec.LookPath("prometheus")
-	if err != nil {
-		t.Log("no prometheus on PATH: nothing to run against")
-		return
-	}
-	m := newMesh(t)
-	m.proxy("a", statsBody(istioStats))
-	m.proxy("b", statsBody(strings.ReplaceAll(strings.ReplaceAll(istioStats, "} 1\n", "} 0\n"), "{cluster_name", "{envoy_cluster_name")))
-	m.proxy("idle", statsBody(strings.ReplaceAll(istioStats, "} 12\n", "} 0\n")))
-	m.proxy("down", hang)
-	var targets []string
-	for _, p := range m.list {
-		targets = append(targets, fmt.Sprintf("%s:%d", p.Address, m.port))
-	}
-	address := startPrometheus(t, program, targets)
-	source := promSourceOf(t, "http://"+address, Options{ProxyLabels: []string{"instance"}, Matchers: map[string]string{"job": "envoy"}, Window: 10 * time.Second})
-	l := newLedger()
-	start := time.Now()
-	sweep := func() map[Role]Result {
-		start = start.Add(time.Second)
-		s, err := l.begin(start, []Target{canarySubset, {Namespace: "shop", Canary: "web", Role: RoleStable, Service: "web", Subset: "v1"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		sink := &sinkRecorder{readings: map[string]Reading{}}
-		err = source.Read(t.Context(), s.interest, sink)
-		if err != nil && reasonOf(err) != ReasonNoStats && reasonOf(err) != ReasonUnreachable && reasonOf(err) != ReasonStatus {
-			t.Fatal(err)
-		}
-		out := map[Role]Result{}
-		for _, r := range sink.readings {
-			s.observe(r)
-		}
-		for _, r := range s.finish() {
-			out[r.Role] = r
-		}
-		return out
-	}
-	until := func(what string, ok func(map[Role]Result) bool) {
-		t.Helper()
-		var got map[Role]Result
-		for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-			if got = sweep(); ok(got) {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: got %+v", what, got)
-			}
-		}
-	}
-	until("a and b see the canary, idle and down do not; a ejects one endpoint", func(r map[Role]Result) bool {
-		c, s := r[RoleCanary], r[RoleStable]
-		return c.Observed == 2 && c.Ejecting == 1 && c.Ejected == 1 && c.Counted && c.Ejections == ejections(0, 0) && s.Observed == 3 && s.Ejecting == 0
-	})
-	m.proxy("a", statsBody(strings.ReplaceAll(strings.ReplaceAll(istioStats, "} 4\n", "} 6\n"), "} 5\n", "} 7\n")))
-	until("two more consecutive 5xx", func(r map[Role]Result) bool { return r[RoleCanary].Ejections == ejections(2, 0) })
-	m.proxy("a", statsBody(strings.ReplaceAll(istioStats, v2+"\"} 1\n", v2+"\"} 0\n")))
-	until("the ejection ends after the window", func(r map[Role]Result) bool { return r[RoleCanary].Ejecting == 0 && r[RoleCanary].Observed == 2 })
-	m.proxy("a", hang)
-	m.proxy("b", hang)
-	until("proxies that cannot be scraped are not observed", func(r map[Role]Result) bool { return r[RoleCanary].Observed == 0 })
-}
-
-// startPrometheus runs a Prometheus that scrapes the targets every second and
-// returns its address.
-func startPrometheus(t *testing.T, program string, targets []string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
-	dir := t.TempDir()
-	config := filepath.Join(dir, "prometheus.yml")
-	text := "scrape_configs:\n- job_name: envoy\n  scrape_interval: 1s\n  metrics_path: /stats/prometheus\n  static_configs:\n  - targets: ['" + strings.Join(targets, "','") + "']\n"
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, program, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
-	var log strings.Builder
-	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cancel()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Log(log.String())
-		}
-	})
-	return address
 }
