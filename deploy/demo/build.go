@@ -15,7 +15,7 @@ import (
 
 // programs are the paths of what the demo runs.
 type programs struct {
-	lab, prometheus, operator, goHello string
+	lab, prometheus, jaeger, operator, goHello, bookinfo string
 	// prometheusPages says whether the Prometheus is one that carries web pages.
 	prometheusPages bool
 }
@@ -48,6 +48,10 @@ func (d *demo) build(ctx context.Context) error {
 			return err
 		}
 		d.saw("lab: %s", d.programs.lab)
+		if d.programs.jaeger, err = servers.Ensure(ctx, servers.Jaeger, servers.Options{Root: top, PreferPATH: true, Progress: os.Stderr}); err != nil {
+			return err
+		}
+		d.saw("jaeger: %s", d.programs.jaeger)
 	}
 	built, err := servers.Path(ctx, servers.Prometheus, servers.Options{Root: top})
 	if err != nil {
@@ -64,8 +68,10 @@ func (d *demo) build(ctx context.Context) error {
 	bin := filepath.Join(d.dir, "bin")
 	d.programs.operator = filepath.Join(bin, "canary-controller")
 	d.programs.goHello = filepath.Join(bin, "go-hello")
+	d.programs.bookinfo = filepath.Join(bin, "bookinfo")
 	for program, pkg := range map[string]string{
 		d.programs.operator: "./controller/cmd/canary-controller", d.programs.goHello: "./deploy/examples/go-hello",
+		d.programs.bookinfo: "./deploy/examples/bookinfo",
 	} {
 		if err := d.goBuild(ctx, program, pkg); err != nil {
 			return err

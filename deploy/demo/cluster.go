@@ -33,6 +33,7 @@ func (d *demo) startCluster(ctx context.Context) error {
 	table, err := json.Marshal(map[string]any{"images": []map[string]any{
 		{"name": "ghcr.io/canarycontroller/canary-controller:*", "executable": d.programs.operator},
 		{"name": defaultImage + ":*", "executable": d.programs.goHello},
+		d.bookinfo.image(d.programs.bookinfo),
 	}})
 	if err != nil {
 		return err

@@ -45,6 +45,7 @@ type demo struct {
 
 	lab        *process
 	prometheus *prometheus
+	bookinfo   *bookinfo
 	// operator is on this machine in the user's own cluster only, and serves its
 	// metrics on operatorMetrics.
 	operator        *process
@@ -69,6 +70,7 @@ func (d *demo) prepare(ctx context.Context) error {
 		title string
 		do    func(context.Context) error
 	}{
+		{"Start Jaeger", d.startJaeger},
 		{"Start a Kubernetes API server", d.startCluster},
 		{"Install the operator", d.installOperator},
 		{"Start Prometheus", d.startPrometheus},
@@ -163,6 +165,9 @@ func (d *demo) cleanUp(ctx context.Context) error {
 	}
 	if d.lab != nil {
 		errs = append(errs, d.lab.stop(ctx), d.sweepLab(ctx))
+	}
+	if d.bookinfo != nil {
+		errs = append(errs, d.bookinfo.close())
 	}
 	if d.keep {
 		d.note("The logs are in %s", d.dir)

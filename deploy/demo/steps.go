@@ -46,6 +46,7 @@ func (d *demo) release(ctx context.Context) error {
 		{"Approve, as a person would", d.approve},
 		{"Roll back to v1", d.rollBack},
 		{"What Prometheus saw", d.metrics},
+		{"Bookinfo: release reviews v2 under load, and look at a request in Jaeger", d.releaseBookinfo},
 	} {
 		d.begin(step.title)
 		if err := d.within(ctx, step.title, step.do); err != nil {
@@ -149,6 +150,10 @@ func (d *demo) apply(ctx context.Context, file string) error {
 // until shows the Canary whenever it changes and returns when it has the phase
 // for the spec as it is now, and meets the condition.
 func (d *demo) until(ctx context.Context, phase v1alpha1.Phase, also func(*v1alpha1.Canary) error) error {
+	return d.untilCanary(ctx, namespace, canaryName, phase, also)
+}
+
+func (d *demo) untilCanary(ctx context.Context, namespace, canaryName string, phase v1alpha1.Phase, also func(*v1alpha1.Canary) error) error {
 	var shown string
 	for {
 		var waiting error
@@ -315,6 +320,9 @@ func (d *demo) urls(ctx context.Context) error {
 		pages = "its own web pages"
 	}
 	d.note("Prometheus  %s  (%s)", d.prometheus.url, pages)
+	if d.bookinfo != nil {
+		d.note("Jaeger      %s", d.bookinfo.jaeger.QueryURL)
+	}
 	for _, address := range addresses {
 		d.note("operator    http://%s/metrics", address)
 	}
