@@ -105,8 +105,8 @@ func (p *progress) text(now time.Time) string {
 	}
 	parts = append(parts, fmt.Sprintf("%d packages compiled", p.packages), now.Sub(p.begun).Round(time.Second).String())
 	text := fmt.Sprintf("building %s: %s", p.name, strings.Join(parts, ", "))
-	if p.terminal && p.latest != "" {
-		text += ", " + p.latest
+	if p.latest != "" {
+		text += ", last " + p.latest
 	}
 	return text
 }

@@ -14,14 +14,9 @@ func TestProgressCounts(t *testing.T) {
 	begun := time.Now()
 	p := startProgress(&out, "thing", begun)
 	fmt.Fprint(p, "go: downloading example.com/a v1.0.0\ninternal/cpu\nk8s.io/api/core/v1\n# k8s.io/api\nx.go:1:2: undefined: y\nruntime/cgo")
-	if got, want := p.text(begun.Add(65*time.Second)), "building thing: 1 modules downloaded, 2 packages compiled, 1m5s"; got != want {
+	if got, want := p.text(begun.Add(65*time.Second)), "building thing: 1 modules downloaded, 2 packages compiled, 1m5s, last k8s.io/api/core/v1"; got != want {
 		t.Errorf("text %q, want %q", got, want)
 	}
-	p.terminal = true
-	if got := p.text(begun.Add(time.Second)); !strings.HasSuffix(got, ", k8s.io/api/core/v1") {
-		t.Errorf("on a terminal: %q, want the package at hand at the end", got)
-	}
-	p.terminal = false
 	p.stop(errors.New("failed"))
 	if got := out.String(); !strings.Contains(got, "could not build thing: 3 packages in ") {
 		t.Errorf("shown at last: %q", got)

@@ -154,6 +154,8 @@ func (p *podRun) launch(c *container, pl *plan) {
 		stdout.flush()
 		stderr.flush()
 		out.close()
+		p.mu.Lock()
+		defer p.mu.Unlock()
 		x.message = terminationMessage(c.spec, pl, x)
 		p.exited(c, r, x)
 	})

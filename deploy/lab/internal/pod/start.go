@@ -45,7 +45,11 @@ func (p *podRun) startHollow(c *container, b hollowBehaviour, now time.Time) tim
 	p.running(c, now)
 	c.started = true
 	var inst *hollowRun
-	inst = startHollow(b, func(x exit) { p.exited(c, inst, x) })
+	inst = startHollow(b, func(x exit) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.exited(c, inst, x)
+	})
 	c.inst = inst
 	switch {
 	case b.crash || b.neverReady:
