@@ -397,7 +397,7 @@ func (s *space) gone(name string) func() error {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("Deployment %s is still there (%v)", name, err)
+		return fmt.Errorf("%s is still there (%v)", name, err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -56,17 +57,19 @@ func (c *Controller) apply(ctx context.Context, canary *v1alpha1.Canary, release
 	if live != nil && known && entry.matches(live, config) {
 		return nil
 	}
-	applied, err := c.patch(ctx, canary, name, config, metav1.PatchOptions{})
+	applied, err := c.patch(ctx, canary, name, config, live, metav1.PatchOptions{})
 	if err != nil {
 		return err
 	}
 	c.ledger.put(applied, config)
 	logger := klog.FromContext(ctx)
 	switch {
+	case live == nil && known && entry.uid == applied.UID:
+		// The cache has not heard of it yet.
 	case live == nil:
 		logger.Info("Created Deployment", "deployment", name, "replicas", replicas)
 		c.recorder.Eventf(canary, corev1.EventTypeNormal, string(v1alpha1.ReasonDeploymentCreated), "created Deployment %s with %d replicas", name, replicas)
-	case known && entry.uid == live.UID && entry.config == hashOf(config) && applied.Generation > live.Generation:
+	case known && v.scaled[name] == 0 && entry.uid == live.UID && entry.config == hashOf(config) && applied.Generation > live.Generation:
 		logger.Info("Put right a Deployment that somebody changed", "deployment", name)
 		c.recorder.Eventf(canary, corev1.EventTypeWarning, string(v1alpha1.ReasonDeploymentRepaired), "put Deployment %s right, somebody had changed it", name)
 	case applied.ResourceVersion != live.ResourceVersion:
@@ -82,8 +85,8 @@ func (c *Controller) dryRun(ctx context.Context, canary *v1alpha1.Canary, releas
 		if err != nil {
 			return err
 		}
-		_, err = c.patch(ctx, canary, name, config, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
-		if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		_, err = c.patch(ctx, canary, name, config, nil, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		if refused(err) {
 			field := "newDeploymentYaml"
 			if release.Old != nil && release.Old.ObjectMeta().Name == name {
 				field = "oldDeploymentYaml"
@@ -97,10 +100,33 @@ func (c *Controller) dryRun(ctx context.Context, canary *v1alpha1.Canary, releas
 	return nil
 }
 
-func (c *Controller) patch(ctx context.Context, canary *v1alpha1.Canary, name string, config []byte, options metav1.PatchOptions) (*appsv1.Deployment, error) {
+// refused says whether the API server will not have an object whatever is tried again. It
+// answers duplicate keys of a list, such as a port named twice, as an internal error.
+func refused(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
+		apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed to create typed patch object")
+}
+
+// patch applies a document, to the version that was seen if there was one: an autoscaler or
+// another operator may have written since.
+func (c *Controller) patch(ctx context.Context, canary *v1alpha1.Canary, name string, config []byte, live *appsv1.Deployment, options metav1.PatchOptions) (*appsv1.Deployment, error) {
+	if live != nil {
+		var tree map[string]any
+		if err := json.Unmarshal(config, &tree); err != nil {
+			return nil, fmt.Errorf("reading the apply configuration of Deployment %s: %w", name, err)
+		}
+		childMap(tree, "metadata")["resourceVersion"] = live.ResourceVersion
+		var err error
+		if config, err = json.Marshal(tree); err != nil {
+			return nil, fmt.Errorf("writing the apply configuration of Deployment %s: %w", name, err)
+		}
+	}
 	options.FieldManager, options.Force = v1alpha1.FieldManager, new(true)
 	applied, err := c.kube.AppsV1().Deployments(canary.Namespace).Patch(ctx, name, types.ApplyPatchType, config, options)
-	if err != nil {
+	switch {
+	case apierrors.IsConflict(err):
+		return nil, fmt.Errorf("applying Deployment %s/%s: %w", canary.Namespace, name, errConflict)
+	case err != nil:
 		return nil, fmt.Errorf("applying Deployment %s/%s: %w", canary.Namespace, name, err)
 	}
 	return applied, nil
@@ -121,7 +147,7 @@ func (c *Controller) config(canary *v1alpha1.Canary, release *v1alpha1.Release, 
 	annotations[v1alpha1.AnnotationCanary] = canary.Name
 	annotations[v1alpha1.AnnotationManifest] = hashOf(manifest.Canonical)
 	isOld := release.Old != nil && name == release.Old.ObjectMeta().Name && !release.SameName()
-	if isOld && v.scaled[name] {
+	if isOld {
 		annotations[v1alpha1.AnnotationNewShare] = strconv.Itoa(int(max(0, v.plan.Total-replicas)))
 	}
 	if canary.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && (live == nil || ownedBy(live, canary)) {
@@ -130,7 +156,7 @@ func (c *Controller) config(canary *v1alpha1.Canary, release *v1alpha1.Release, 
 	}
 	spec := childMap(tree, "spec")
 	spec["replicas"] = replicas
-	if canary.Spec.Info.Type == v1alpha1.NormalDeploy && v.scaled[name] && live != nil && replicasOwnedByOthers(live) {
+	if canary.Spec.Info.Type == v1alpha1.NormalDeploy && v.scaled[name] > 0 && live != nil && replicasOwnedByOthers(live) {
 		// Left out, the field stays as its owner has it, also when that changes this very moment.
 		delete(spec, "replicas")
 	}

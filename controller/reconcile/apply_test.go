@@ -61,7 +61,7 @@ func TestConfigIsTheManifestAndLittleElse(t *testing.T) {
 		change   func(*v1alpha1.Canary)
 		name     string
 		live     *appsv1.Deployment
-		scaled   bool
+		scaled   int32
 		owner    bool
 		replicas any
 		share    string
@@ -70,18 +70,19 @@ func TestConfigIsTheManifestAndLittleElse(t *testing.T) {
 		"there before":              {name: "new", live: live("new"), replicas: 2.0},
 		"created by us before":      {name: "new", live: live("new", owned), owner: true, replicas: 2.0},
 		"orphaned":                  {change: orphan, name: "new", live: live("new", owned), replicas: 2.0},
-		"old with an autoscaler":    {name: "old", live: live("old"), scaled: true, replicas: 2.0, share: "2"},
+		"old with an autoscaler":    {name: "old", live: live("old"), scaled: 1, replicas: 2.0, share: "2"},
+		"old":                       {name: "old", live: live("old"), replicas: 2.0, share: "2"},
 		"normal":                    {change: normal, name: "new", live: live("new"), replicas: 2.0},
 		"normal, drifted":           {change: normal, name: "new", live: live("new", scaledByHPA), replicas: 2.0},
-		"normal with an autoscaler": {change: normal, name: "new", live: live("new", scaledByHPA), scaled: true, replicas: nil},
-		"normal with an autoscaler that has not scaled": {change: normal, name: "new", live: live("new"), scaled: true, replicas: 2.0},
+		"normal with an autoscaler": {change: normal, name: "new", live: live("new", scaledByHPA), scaled: 1, replicas: nil},
+		"normal with an autoscaler that has not scaled": {change: normal, name: "new", live: live("new"), scaled: 1, replicas: 2.0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.change == nil {
 				tc.change = func(*v1alpha1.Canary) {}
 			}
 			canary, r := release(t, tc.change)
-			v := view{live: map[string]*appsv1.Deployment{tc.name: tc.live}, scaled: map[string]bool{tc.name: tc.scaled}, plan: rollout.NewPlan(canary, r, 4)}
+			v := view{live: map[string]*appsv1.Deployment{tc.name: tc.live}, scaled: map[string]int32{tc.name: tc.scaled}, plan: rollout.NewPlan(canary, r, 4)}
 			raw, err := (&Controller{}).config(canary, r, v, tc.name, 2)
 			if err != nil {
 				t.Fatal(err)
@@ -135,7 +136,7 @@ func TestTotalFollowsAutoscalers(t *testing.T) {
 		"new, alone":            {first, []*appsv1.Deployment{live("new", replicas(7, ""))}, "new", 7},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := view{live: map[string]*appsv1.Deployment{}, scaled: map[string]bool{tc.scaled: true}}
+			v := view{live: map[string]*appsv1.Deployment{}, scaled: map[string]int32{tc.scaled: 1}}
 			for _, d := range tc.live {
 				v.live[d.Name] = d
 			}

@@ -23,7 +23,13 @@ func (c *Controller) ensureFinalizer(ctx context.Context, canary *v1alpha1.Canar
 	if slices.Contains(canary.Finalizers, v1alpha1.Finalizer) {
 		return nil
 	}
-	return c.setFinalizers(ctx, canary, append(slices.Clone(canary.Finalizers), v1alpha1.Finalizer))
+	if err := c.setFinalizers(ctx, canary, append(slices.Clone(canary.Finalizers), v1alpha1.Finalizer)); err != nil {
+		return err
+	}
+	if !slices.Contains(canary.Finalizers, v1alpha1.Finalizer) {
+		return fmt.Errorf("the Canary %s/%s is gone: %w", canary.Namespace, canary.Name, errConflict)
+	}
+	return nil
 }
 
 func (c *Controller) setFinalizers(ctx context.Context, canary *v1alpha1.Canary, finalizers []string) error {

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -14,8 +13,6 @@ import (
 	"github.com/canarycontroller/canary-controller/controller/rollout"
 )
 
-type clock func() time.Time
-
 // view is what one sync has seen.
 type view struct {
 	plan rollout.Plan
@@ -24,15 +21,15 @@ type view struct {
 	live map[string]*appsv1.Deployment
 	// autoscalers names those that target the new or the old Deployment.
 	autoscalers []string
-	// scaled holds the names of Deployments that an autoscaler targets.
-	scaled map[string]bool
+	// scaled holds the minimum replicas of the autoscalers, by the Deployment they target.
+	scaled map[string]int32
 	// stale says that a cached Deployment is older than this process's last write of it.
 	stale bool
 }
 
 // observe gathers from the caches what a decision needs.
 func (c *Controller) observe(canary *v1alpha1.Canary, release *v1alpha1.Release) view {
-	v := view{live: map[string]*appsv1.Deployment{}, scaled: map[string]bool{}}
+	v := view{live: map[string]*appsv1.Deployment{}, scaled: map[string]int32{}}
 	manifests := manifestsOf(release)
 	names := slices.Collect(maps.Keys(manifests))
 	names = append(names, canary.Status.Retiring...)
@@ -50,6 +47,9 @@ func (c *Controller) observe(canary *v1alpha1.Canary, release *v1alpha1.Release)
 	}
 	v.findAutoscalers(c, canary.Namespace, manifests)
 	v.plan = rollout.NewPlan(canary, release, v.total(release))
+	if canary.Spec.Info.Type != v1alpha1.NormalDeploy {
+		v.plan = v.plan.WithAutoscalers(v.scaled[v.plan.NewName], v.scaled[v.plan.OldName])
+	}
 	v.seen = rollout.Observed{Retiring: map[string]rollout.Workload{}}
 	for _, name := range names {
 		if manifests[name] == nil {
@@ -82,7 +82,10 @@ func (v *view) findAutoscalers(c *Controller, namespace string, manifests map[st
 		target := hpa.Spec.ScaleTargetRef
 		if target.Kind == "Deployment" && manifests[target.Name] != nil && hpa.DeletionTimestamp == nil {
 			v.autoscalers = append(v.autoscalers, hpa.Name)
-			v.scaled[target.Name] = true
+			v.scaled[target.Name] = 1
+			if hpa.Spec.MinReplicas != nil {
+				v.scaled[target.Name] = max(1, *hpa.Spec.MinReplicas)
+			}
 		}
 	}
 	slices.Sort(v.autoscalers)
@@ -97,19 +100,25 @@ func (v *view) findAutoscalers(c *Controller, namespace string, manifests map[st
 // the autoscaler and is never a number from the past. An autoscaler on the new Deployment
 // alone decides once it is all there is.
 func (v *view) total(release *v1alpha1.Release) int32 {
-	manifest := release.New
+	manifest, name := release.New, release.New.ObjectMeta().Name
+	if release.Old != nil {
+		name = release.Old.ObjectMeta().Name
+	}
 	if release.SameName() {
 		manifest = release.Old
 	}
-	if release.Old != nil {
-		name := release.Old.ObjectMeta().Name
-		if old := v.live[name]; old != nil && old.DeletionTimestamp == nil && v.scaled[name] && !release.SameName() {
-			return replicasOf(old) + newShare(old)
-		}
-	}
-	name := manifest.ObjectMeta().Name
-	if live := v.live[name]; live != nil && v.scaled[name] && (release.Old == nil || release.SameName()) {
+	live := v.live[name]
+	switch {
+	case v.scaled[name] == 0:
+		return manifest.Replicas()
+	case live != nil && live.DeletionTimestamp == nil && (release.Old == nil || release.SameName()):
 		return replicasOf(live)
+	case live != nil && live.DeletionTimestamp == nil:
+		return replicasOf(live) + newShare(live)
+	}
+	// Somebody deleted it: what stands in for it by now is the least that is needed.
+	if released := v.live[release.New.ObjectMeta().Name]; released != nil {
+		return max(manifest.Replicas(), replicasOf(released))
 	}
 	return manifest.Replicas()
 }
@@ -123,7 +132,8 @@ func replicasOf(d *appsv1.Deployment) int32 {
 
 func newShare(old *appsv1.Deployment) int32 {
 	share, err := strconv.ParseInt(old.Annotations[v1alpha1.AnnotationNewShare], 10, 32)
-	if err != nil || share < 0 {
+	// The annotation is open to editing; no release is this large.
+	if err != nil || share < 0 || share > 1_000_000 {
 		return 0
 	}
 	return int32(share)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -57,7 +58,8 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
 	}
 	// Without spec.gate nothing is measured and approval alone decides.
 	decision := rollout.Next(view.plan, view.seen, rollout.StateOf(&canary.Status), v1alpha1.VerdictPass, c.now())
-	if begins(canary, decision) || canary.Spec.Info.Type == v1alpha1.NormalDeploy {
+	begun := begins(canary, decision)
+	if begun || canary.Spec.Info.Type == v1alpha1.NormalDeploy || !runs(canary) && decision.Phase == v1alpha1.PhaseRollingBack {
 		if other := c.conflict(canary, view.plan); other != "" {
 			return c.refuse(ctx, canary, v1alpha1.ReasonWorkloadConflict, other)
 		}
@@ -70,19 +72,19 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
 		return nil
 	}
 	var rejected *rejection
-	if errors.As(stepErr, &rejected) && begins(canary, decision) {
+	if errors.As(stepErr, &rejected) && begun {
 		return c.refuse(ctx, canary, v1alpha1.ReasonRejectedByAPIServer, rejected.Error())
 	}
 
 	// Status is written whether or not the step went well, so that progress, deadlines and
 	// the reason of a failure always show. A rollout that could not begin has no state yet.
-	if stepErr != nil && begins(canary, decision) && decision.State.Rollout != nil {
+	if stepErr != nil && begun {
 		decision.State = rollout.StateOf(&canary.Status)
 		decision.Phase = v1alpha1.PhasePending
 	}
 	status := rollout.Status(&canary.Status, canary.Generation, view.plan, view.seen, decision, c.now())
 	if stepErr != nil {
-		noteFailure(status, stepErr, c.now)
+		noteFailure(&canary.Status, status, stepErr, c.now())
 	}
 	writeErr := c.writeStatus(ctx, canary, status)
 	if decision.RequeueAfter > 0 {
@@ -143,7 +145,7 @@ func (c *Controller) conflict(canary *v1alpha1.Canary, plan rollout.Plan) string
 			if other.UID == canary.UID || other.DeletionTimestamp != nil || !holds(other) || !precedes(other, canary) {
 				continue
 			}
-			return fmt.Sprintf("Deployment %s is being released by Canary %s, which began first; wait for it to end, or delete it", name, other.Name)
+			return fmt.Sprintf("Deployment %s is being released by Canary %s, which began first; wait for its rollout to end, or delete it with deletionPolicy Orphan if the Deployment is to stay", name, other.Name)
 		}
 	}
 	return ""
@@ -194,13 +196,21 @@ func noteAutoscalers(d *rollout.Decision, names []string) {
 }
 
 // noteFailure shows a failed step in the Progressing condition and the message.
-func noteFailure(status *v1alpha1.CanaryStatus, err error, now clock) {
-	status.Message = err.Error()
+func noteFailure(before, status *v1alpha1.CanaryStatus, err error, now time.Time) {
+	if IsConflict(err) {
+		return
+	}
+	status.Message = rollout.Clip(err.Error())
+	// A failure that repeats is no transition.
+	if was := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionProgressing); was != nil && was.Status == metav1.ConditionFalse {
+		now = was.LastTransitionTime.Time
+	}
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: string(v1alpha1.ReasonApplyFailed),
-		Message: err.Error(), ObservedGeneration: status.ObservedGeneration, LastTransitionTime: metav1.NewTime(now()),
+		Message: status.Message, ObservedGeneration: status.ObservedGeneration, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
 	}
-	meta.SetStatusCondition(&status.Conditions, condition)
+	meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionProgressing)
+	status.Conditions = append([]metav1.Condition{condition}, status.Conditions...)
 }
 
 // writeStatus writes a status that differs and then tells what happened.

@@ -8,10 +8,6 @@ import (
 
 // forward moves replicas from the old version to the new one, a batch at a time.
 func (s *step) forward(verdict v1alpha1.Verdict) {
-	if len(s.state.Batches) > len(s.plan.Targets) {
-		s.state.Batches = s.state.Batches[:len(s.plan.Targets)]
-		s.state.CurrentBatch = int32(len(s.plan.Targets))
-	}
 	batch := &s.state.Batches[s.state.CurrentBatch-1]
 	batch.Target = s.plan.Targets[s.state.CurrentBatch-1]
 	last := int(s.state.CurrentBatch) == len(s.plan.Targets)
@@ -76,7 +72,7 @@ func (s *step) finishBatch(batch *v1alpha1.BatchStatus, last bool) {
 // is left, and says whether that is where they are. Capacity is never given up before
 // its replacement is available:
 //
-//	old = total - min(available of new, target)
+//	old = total - min(available of new, target), and 0 or no less than its autoscaler allows
 //	new = target, or, while it stands above target, no less than total - available of old
 func (s *step) moveTo(target int32) (inPlace bool) {
 	seen, plan := s.seen, s.plan
@@ -84,25 +80,34 @@ func (s *step) moveTo(target int32) (inPlace bool) {
 
 	newReplicas := target
 	if seen.New.Replicas > target {
-		newReplicas = max(target, min(seen.New.Replicas, plan.Total-seen.Old.Available))
+		newReplicas = max(target, min(seen.New.Replicas, plan.Total-seen.Old.counted()))
 	}
 	switch {
 	case seen.New.Deleting:
 	case hasOld && seen.New.Exists && newReplicas > target:
 		// Its pod template stays as it is until it has no more replicas than the batch allows,
 		// so that no more than a batch of it changes at once.
-		s.out.act(plan.NewName, Action{Verb: Scale, Replicas: newReplicas})
+		if newReplicas < seen.New.Replicas {
+			s.out.act(plan.NewName, Action{Verb: Scale, Replicas: newReplicas})
+		}
 	default:
 		s.out.act(plan.NewName, Action{Verb: Apply, Replicas: newReplicas})
 	}
 
+	oldTarget := plan.Total - target
+	if oldTarget > 0 {
+		oldTarget = max(oldTarget, plan.OldFloor)
+	}
 	oldInPlace := true
 	if hasOld {
-		oldInPlace = !seen.Old.Exists && target == plan.Total ||
-			seen.Old.Exists && seen.Old.Settled && seen.Old.Replicas == plan.Total-target
+		oldInPlace = oldTarget == 0 && (!seen.Old.Exists || seen.Old.Deleting) ||
+			seen.Old.Exists && seen.Old.Settled && seen.Old.Replicas == oldTarget
 	}
 	if hasOld && !seen.Old.Deleting {
-		oldReplicas := max(0, plan.Total-min(seen.New.Updated, target))
+		oldReplicas := max(oldTarget, plan.Total-min(seen.New.Updated, target))
+		if oldReplicas > 0 {
+			oldReplicas = max(oldReplicas, plan.OldFloor)
+		}
 		if !seen.New.Settled {
 			// What the new one's status says may be of an earlier spec: good enough to keep old
 			// pods, not to give them up.

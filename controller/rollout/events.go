@@ -33,7 +33,7 @@ func Events(before, after *v1alpha1.CanaryStatus) []Event {
 		return events
 	}
 	was, is := rolloutOf(before), rolloutOf(after)
-	batchesBefore := before.Batches
+	batchesBefore, becameAvailable := before.Batches, false
 	if was.ID != is.ID || !was.StartedAt.Equal(&is.StartedAt) {
 		reason := v1alpha1.ReasonRolloutStarted
 		if was.ID != "" {
@@ -52,13 +52,15 @@ func Events(before, after *v1alpha1.CanaryStatus) []Event {
 			say(corev1.EventTypeNormal, v1alpha1.ReasonBatchStarted, "batch %d started: %d of %d replicas", n+1, batch.Target, after.TotalReplicas)
 		}
 		if earlier.AvailableAt == nil && batch.AvailableAt != nil {
+			becameAvailable = true
 			say(corev1.EventTypeNormal, v1alpha1.ReasonBatchAvailable, "batch %d is available: %d replicas", n+1, batch.Target)
 		}
 		if earlier.FinishedAt == nil && batch.FinishedAt != nil {
 			say(corev1.EventTypeNormal, v1alpha1.ReasonBatchFinished, "batch %d is finished", n+1)
 		}
 	}
-	if before.Phase != after.Phase && after.Phase == v1alpha1.PhaseAwaitingApproval {
+	// A pod that dies and comes back while a person is waited for asks for nothing new.
+	if after.Phase == v1alpha1.PhaseAwaitingApproval && (becameAvailable || before.Phase == v1alpha1.PhaseAnalyzing) {
 		say(corev1.EventTypeNormal, v1alpha1.ReasonAwaitingApproval, "%s", after.Message)
 	}
 	if isPaused := paused(after); paused(before) != isPaused {

@@ -63,7 +63,7 @@ func (s *step) say(phase v1alpha1.Phase, reason v1alpha1.Reason, format string, 
 // returns true when the decision is to wait.
 func (s *step) begin() (waits bool) {
 	old := s.state.Rollout
-	if old != nil && old.ID == s.plan.ID {
+	if old != nil && old.ID == s.plan.ID && len(s.state.Batches) > 0 {
 		retry := old.Retry != s.plan.Retry
 		over := old.Outcome == v1alpha1.OutcomeRolledBack || old.Outcome == v1alpha1.OutcomeFailed
 		if !retry || !over {
@@ -105,9 +105,9 @@ func (s *step) supersede(name string) {
 // retire drains superseded Deployments by what the others have available, and deletes
 // them when nothing depends on them any more.
 func (s *step) retire() {
-	available := s.seen.New.Available
+	available := s.seen.New.counted()
 	if !s.plan.SameName() {
-		available += s.seen.Old.Available
+		available += s.seen.Old.counted()
 	}
 	needed := max(0, s.plan.Total-available)
 	var left []string
@@ -124,8 +124,12 @@ func (s *step) retire() {
 	s.state.Retiring = left
 }
 
-// drain returns the action that leaves a workload with at most keep replicas.
+// drain returns the action that leaves a workload with at most keep replicas, and with
+// none that are not available: they serve nobody, and may hold what others need to start.
 func drain(workload Workload, keep int32) Action {
+	if workload.Settled {
+		keep = min(keep, workload.Available)
+	}
 	switch {
 	case workload.Deleting || !workload.Exists:
 		return Action{}

@@ -29,7 +29,7 @@ func newWorld(plan Plan, live map[string]*Workload) *world {
 }
 
 func whole(replicas int32) *Workload {
-	return &Workload{Exists: true, Settled: true, Replicas: replicas, Available: replicas, Updated: replicas}
+	return &Workload{Exists: true, Settled: true, Current: true, Replicas: replicas, Available: replicas, Updated: replicas}
 }
 
 func plan42(kind v1alpha1.CanaryType, pause v1alpha1.PauseType) Plan {
@@ -324,6 +324,7 @@ func TestRollbackWithOneNameWaitsForTheOldManifest(t *testing.T) {
 	p := plan42(v1alpha1.CanaryRollback, v1alpha1.PauseFirst)
 	p.NewName = "old"
 	w := newWorld(p, map[string]*Workload{"old": whole(4)})
+	w.live["old"].Current = false
 	w.sync()
 	if w.last.Phase != v1alpha1.PhaseRollingBack || w.last.Actions["old"] != (Action{Verb: Apply, Replicas: 4}) {
 		t.Fatalf("%s with %+v before the old manifest is in place", w.last.Phase, w.last.Actions)
@@ -332,6 +333,69 @@ func TestRollbackWithOneNameWaitsForTheOldManifest(t *testing.T) {
 	if w.last.Phase != v1alpha1.PhaseRolledBack {
 		t.Errorf("came to rest in %s", w.last.Phase)
 	}
+}
+
+func TestAutoscalerMinimumsBoundTheBatches(t *testing.T) {
+	p := plan42(v1alpha1.CanaryDeploy, v1alpha1.PauseNone)
+	p.Total, p.Targets = 8, FormulaTargets(8, 4)
+	w := newWorld(p.WithAutoscalers(2, 3), map[string]*Workload{"old": whole(8)})
+	for range 60 {
+		w.sync()
+		w.settle()
+		if old := w.get("old"); old.Exists && old.Replicas != 0 && old.Replicas < 3 {
+			t.Fatalf("old stands at %d, its autoscaler's minimum is 3", old.Replicas)
+		}
+		if released := w.get("new"); released.Replicas < 2 {
+			t.Fatalf("new stands at %d, its autoscaler's minimum is 2", released.Replicas)
+		}
+	}
+	w.check(t, v1alpha1.PhaseCompleted, 8, 0)
+}
+
+func TestUnsettledOldCountsForNothing(t *testing.T) {
+	w := newWorld(plan42(v1alpha1.CanaryRollback, v1alpha1.PauseFirst), map[string]*Workload{"old": whole(4), "new": whole(3)})
+	w.live["old"].Settled = false
+	w.sync()
+	if action, ok := w.last.Actions["new"]; ok {
+		t.Errorf("new is given up for what old may not have: %+v", action)
+	}
+	w.live["old"].Settled = true
+	w.run()
+	w.check(t, v1alpha1.PhaseRolledBack, 0, 4)
+}
+
+func TestRollbackGivesUpDeadPodsAtOnce(t *testing.T) {
+	w := newWorld(plan42(v1alpha1.CanaryRollback, v1alpha1.PauseFirst), map[string]*Workload{"old": whole(1), "new": whole(3)})
+	w.live["new"].Available, w.live["new"].Updated = 0, 0
+	w.sync()
+	if got := w.last.Actions["new"].Verb; got != Delete {
+		t.Errorf("the verb for pods that serve nobody is %q", got)
+	}
+}
+
+func TestDeadPodsOfTheOldVersionDoNotFailTheLastBatch(t *testing.T) {
+	w := newWorld(plan42(v1alpha1.CanaryDeploy, v1alpha1.PauseNone), map[string]*Workload{"old": whole(4)})
+	for w.state.CurrentBatch != 2 {
+		w.sync()
+		w.settle()
+	}
+	// A finalizer of somebody else keeps the old Deployment.
+	w.live["old"].Deleting = true
+	w.sync()
+	w.settle()
+	w.sync()
+	w.now = w.now.Add(time.Hour)
+	w.sync()
+	if w.last.Phase != v1alpha1.PhaseProgressing {
+		t.Errorf("phase %s (%s)", w.last.Phase, w.last.Message)
+	}
+}
+
+func TestStateWithoutBatchesStartsAgain(t *testing.T) {
+	w := newWorld(plan42(v1alpha1.CanaryDeploy, v1alpha1.PauseFirst), map[string]*Workload{"old": whole(4)})
+	w.state.Rollout = &v1alpha1.RolloutStatus{ID: w.plan.ID}
+	w.run()
+	w.check(t, v1alpha1.PhaseAwaitingApproval, 1, 3)
 }
 
 // TestCapacityHolds drives random rollouts through random weather: pods become available

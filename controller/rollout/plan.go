@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,6 +31,9 @@ type Plan struct {
 	// Targets holds the replicas of the new version at the end of each batch, never
 	// decreasing, the last one Total.
 	Targets []int32
+	// OldFloor is the number below which an autoscaler would not let the old version stand,
+	// but for 0, which switches it off; 0 without an autoscaler.
+	OldFloor int32
 	// Pause and Approved say where a person must approve and how far one has.
 	Pause    v1alpha1.PauseType
 	Approved int32
@@ -103,6 +107,19 @@ func NewPlan(c *v1alpha1.Canary, r *v1alpha1.Release, total int32) Plan {
 		plan.Targets = FormulaTargets(total, r.TotalBatches)
 	}
 	return plan
+}
+
+// WithAutoscalers returns the plan among autoscalers with the given minimum replicas on
+// the new and the old version. A batch cannot be smaller than the new one's minimum, nor
+// can the old version stand below its own: the autoscaler would put it back, and what it
+// puts back must not be taken for a greater need.
+func (p Plan) WithAutoscalers(newMin, oldMin int32) Plan {
+	p.OldFloor = min(oldMin, p.Total)
+	p.Targets = slices.Clone(p.Targets)
+	for n := range p.Targets {
+		p.Targets[n] = max(p.Targets[n], min(newMin, p.Total))
+	}
+	return p
 }
 
 // FormulaTargets splits total over a number of batches: batch N ends with

@@ -22,7 +22,7 @@ func (s *step) rollback() {
 	}
 	gone := s.plan.SameName() || !s.seen.New.Exists
 	if !gone {
-		keep := max(0, total-old.Available)
+		keep := max(0, total-old.counted())
 		if full {
 			keep = 0
 		}

@@ -30,6 +30,19 @@ func (w Workload) whole(replicas int32) bool {
 	return w.Exists && !w.Deleting && w.Settled && w.Current && w.Replicas >= replicas && w.Updated >= replicas
 }
 
+// counted returns the replicas that may be relied on when others are given up: none while
+// the status may be of an earlier spec, and those of the present template alone while the
+// Deployment is not yet what its manifest says.
+func (w Workload) counted() int32 {
+	switch {
+	case !w.Settled:
+		return 0
+	case !w.Current:
+		return w.Updated
+	}
+	return w.Available
+}
+
 // Observed is what the cluster looks like.
 type Observed struct {
 	New, Old Workload

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,7 +18,7 @@ import (
 func Status(previous *v1alpha1.CanaryStatus, generation int64, plan Plan, seen Observed, d Decision, now time.Time) *v1alpha1.CanaryStatus {
 	status := previous.DeepCopy()
 	status.ObservedGeneration = generation
-	status.Phase, status.Message, status.Verdict = d.Phase, d.Message, d.Verdict
+	status.Phase, status.Message, status.Verdict = d.Phase, Clip(d.Message), d.Verdict
 	status.Rollout, status.Batches, status.CurrentBatch = d.State.Rollout, d.State.Batches, d.State.CurrentBatch
 	status.Retiring = slices.Sorted(slices.Values(d.State.Retiring))
 	status.TotalReplicas = plan.Total
@@ -40,6 +41,7 @@ func Status(previous *v1alpha1.CanaryStatus, generation int64, plan Plan, seen O
 // InvalidStatus says that a Canary cannot be acted on. Everything that the rollout
 // remembers stays, so that a corrected Canary goes on where it was.
 func InvalidStatus(previous *v1alpha1.CanaryStatus, generation int64, reason v1alpha1.Reason, message string, now time.Time) *v1alpha1.CanaryStatus {
+	message = Clip(message)
 	status := previous.DeepCopy()
 	status.ObservedGeneration = generation
 	status.Phase, status.Message, status.Verdict = v1alpha1.PhaseInvalid, message, ""
@@ -120,7 +122,19 @@ func conditions(plan Plan, seen Observed, d Decision) []metav1.Condition {
 }
 
 func condition(kind string, status metav1.ConditionStatus, reason v1alpha1.Reason, message string) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: status, Reason: string(reason), Message: message}
+	return metav1.Condition{Type: kind, Status: status, Reason: string(reason), Message: Clip(message)}
+}
+
+// maxMessage keeps messages, which may quote the author, far below the 32 KiB that the API
+// server allows in a condition and the 1 KiB that it allows in an event.
+const maxMessage = 1000
+
+// Clip shortens a message to what conditions and events can hold.
+func Clip(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage-3], "") + "..."
 }
 
 func setConditions(status *v1alpha1.CanaryStatus, list []metav1.Condition, generation int64, now time.Time) {

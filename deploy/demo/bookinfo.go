@@ -199,7 +199,7 @@ func (d *demo) trace(ctx context.Context) (string, error) {
 				return base + "/trace/" + trace.TraceID, nil
 			}
 		}
-		if err := d.pause(ctx, errors.Join(errors.New("Jaeger has no trace through all four services yet"), err)); err != nil {
+		if err := d.pause(ctx, errors.Join(errors.New("no trace through all four services is in Jaeger yet"), err)); err != nil {
 			return "", err
 		}
 	}

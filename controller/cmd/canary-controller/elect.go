@@ -72,7 +72,6 @@ func (e *elector) lead(ctx context.Context, stop <-chan struct{}, work func(cont
 		return work(ctx)
 	}
 	electing, endElection := context.WithCancel(ctx)
-	defer endElection()
 	waiting := make(chan struct{})
 	go func() {
 		defer close(waiting)
@@ -85,7 +84,10 @@ func (e *elector) lead(ctx context.Context, stop <-chan struct{}, work func(cont
 		case <-electing.Done():
 		}
 	}()
-	defer func() { <-waiting }()
+	defer func() {
+		endElection()
+		<-waiting
+	}()
 
 	worked := make(chan error, 1)
 	le, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{

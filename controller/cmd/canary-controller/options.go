@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/klog/v2"
 
 	"github.com/canarycontroller/canary-controller/exporter/outlier"
@@ -97,7 +98,7 @@ func (o *options) validate() error {
 	switch {
 	case o.workers < 1:
 		return fmt.Errorf("--workers is %d, it must be at least 1", o.workers)
-	case o.qps <= 0:
+	case !(o.qps > 0):
 		return fmt.Errorf("--kube-api-qps is %g, it must be positive", o.qps)
 	case o.burst < 1:
 		return fmt.Errorf("--kube-api-burst is %d, it must be at least 1", o.burst)
@@ -113,8 +114,12 @@ func (o *options) validate() error {
 		return errors.New("--metrics-tls-cert-file needs --metrics-secure")
 	case o.outlier.source == string(outlier.KindPrometheus) && o.prometheusURL == "":
 		return errors.New("--outlier-source prometheus needs --prometheus-url")
-	case o.election.enabled && (o.election.lease <= o.election.renew || o.election.renew <= o.election.retry || o.election.retry <= 0):
-		return fmt.Errorf("--leader-elect-lease-duration (%s) must be longer than --leader-elect-renew-deadline (%s), and that longer than --leader-elect-retry-period (%s)",
+	case o.election.enabled && o.election.id == "":
+		return errors.New("--leader-election-id must not be empty")
+	// The rules of client-go's elector, whose jitter of a retry is 1.2.
+	case o.election.enabled && (o.election.lease < time.Second || o.election.lease <= o.election.renew ||
+		float64(o.election.renew) <= leaderelection.JitterFactor*float64(o.election.retry) || o.election.retry <= 0):
+		return fmt.Errorf("--leader-elect-lease-duration (%s) must be at least 1s and longer than --leader-elect-renew-deadline (%s), and that longer than 1.2 times --leader-elect-retry-period (%s)",
 			o.election.lease, o.election.renew, o.election.retry)
 	}
 	return nil

@@ -1,11 +1,11 @@
 package v1alpha1
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -41,6 +41,9 @@ func DecodeDeployment(text string) (*Manifest, error) {
 		return nil, err
 	}
 	if err := checkKind(root); err != nil {
+		return nil, err
+	}
+	if err := normalise(root); err != nil {
 		return nil, err
 	}
 	var tree map[string]any
@@ -108,7 +111,46 @@ func checkKind(root *yamlv3.Node) error {
 	return nil
 }
 
-// dropServerFields removes what `kubectl get -o yaml` adds and nobody may apply.
+// normalise readies a document for JSON: dates stay the text they are, as kubectl has it,
+// and keys must be text. It refuses a document that its aliases blow up beyond the limit,
+// before anything is made of it.
+func normalise(root *yamlv3.Node) error {
+	sizes := map[*yamlv3.Node]int{}
+	var size func(n *yamlv3.Node) (int, error)
+	size = func(n *yamlv3.Node) (int, error) {
+		if n.Kind == yamlv3.AliasNode {
+			n = n.Alias
+		}
+		if known, ok := sizes[n]; ok {
+			return known, nil
+		}
+		// An anchor inside itself counts as nothing here; decoding refuses it.
+		sizes[n] = 0
+		if n.Kind == yamlv3.ScalarNode && n.ShortTag() == "!!timestamp" {
+			n.Tag = "!!str"
+		}
+		total := len(n.Value) + 1
+		for i, part := range n.Content {
+			if n.Kind == yamlv3.MappingNode && i%2 == 0 && part.ShortTag() != "!!str" && part.ShortTag() != "!!timestamp" && part.ShortTag() != "!!merge" {
+				return 0, fmt.Errorf("line %d: the key %.40q is not text, put it in quotes", part.Line, part.Value)
+			}
+			more, err := size(part)
+			if err != nil {
+				return 0, err
+			}
+			if total += more; total > MaxDeploymentYAMLBytes {
+				return 0, fmt.Errorf("line %d: becomes longer than %d bytes with its aliases written out", n.Line, MaxDeploymentYAMLBytes)
+			}
+		}
+		sizes[n] = total
+		return total, nil
+	}
+	_, err := size(root)
+	return err
+}
+
+// dropServerFields removes what `kubectl get -o yaml` adds and nobody may apply: others
+// would put it back at once.
 func dropServerFields(tree map[string]any) {
 	delete(tree, "status")
 	meta, ok := tree["metadata"].(map[string]any)
@@ -119,6 +161,11 @@ func dropServerFields(tree map[string]any) {
 		"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid",
 	} {
 		delete(meta, field)
+	}
+	if annotations, ok := meta["annotations"].(map[string]any); ok {
+		maps.DeleteFunc(annotations, func(key string, _ any) bool {
+			return strings.HasPrefix(key, "deployment.kubernetes.io/") || key == "kubectl.kubernetes.io/last-applied-configuration"
+		})
 	}
 }
 
@@ -214,7 +261,8 @@ func DeploymentNames(c *Canary) []string {
 				Name string `yaml:"name"`
 			} `yaml:"metadata"`
 		}
-		if err := yamlv3.NewDecoder(bytes.NewBufferString(text)).Decode(&partial); err != nil {
+		root, err := singleDocument(text)
+		if err != nil || normalise(root) != nil || root.Decode(&partial) != nil {
 			continue
 		}
 		if name := partial.Metadata.Name; name != "" && (len(names) == 0 || names[0] != name) {
