@@ -23,7 +23,7 @@ func stale(info fs.FileInfo) bool { return time.Since(info.ModTime()) > keepOthe
 // flags are the go command's, without the output. Trimming paths would make
 // the compiled packages useless to every other build of the same module.
 func (b *build) flags() []string {
-	flags := []string{"-buildvcs=false", "-ldflags=-s -w"}
+	flags := []string{"-buildvcs=false", "-ldflags=" + strings.Join(append([]string{"-s", "-w"}, b.server.LDFlags...), " ")}
 	if len(b.server.Tags) > 0 {
 		flags = append(flags, "-tags="+strings.Join(b.server.Tags, ","))
 	}
@@ -42,9 +42,20 @@ func goEnv() []string {
 	return append(env, "GOWORK=off", "GOFLAGS=")
 }
 
-// compile builds the program and moves it into the cache.
+// compile builds the program and moves it into the cache. The lock is held, so
+// that whatever another build has left is of one that was killed.
 func (b *build) compile(ctx context.Context) error {
-	dir, err := os.MkdirTemp(filepath.Dir(b.target), ".build-"+b.server.Name+"-")
+	prefix := filepath.Join(filepath.Dir(b.target), ".build-"+b.server.Name+"-")
+	left, err := filepath.Glob(prefix + "*")
+	if err != nil {
+		return err
+	}
+	for _, dir := range left {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("removing what a killed build left: %w", err)
+		}
+	}
+	dir, err := os.MkdirTemp(filepath.Split(prefix))
 	if err != nil {
 		return err
 	}

@@ -106,6 +106,9 @@ func TestHashFollowsInputs(t *testing.T) {
 	tagged := s
 	tagged.Tags = []string{"x"}
 	changed("a tag", tagged)
+	linked := s
+	linked.LDFlags = []string{"-X=main.x=y"}
+	changed("a flag of the linker", linked)
 	put("sub/sub.go", "package sub\n")
 	changed("a package", s)
 	put("sub/sub.go", "package sub // changed\n")
@@ -241,6 +244,10 @@ func TestOldProgramsAreDropped(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	killed := filepath.Join(o.Cache, ".build-tiny-1")
+	if err := os.Mkdir(killed, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	past := time.Now().Add(-48 * time.Hour)
 	if err := os.Chtimes(old, past, past); err != nil {
 		t.Fatal(err)
@@ -248,6 +255,9 @@ func TestOldProgramsAreDropped(t *testing.T) {
 	ensure(t, s, o)
 	if _, err := os.Stat(old); !os.IsNotExist(err) {
 		t.Errorf("the old program is still there: %v", err)
+	}
+	if _, err := os.Stat(killed); !os.IsNotExist(err) {
+		t.Errorf("what a killed build left is still there: %v", err)
 	}
 	if _, err := os.Stat(recent); err != nil {
 		t.Errorf("the recent program is gone: %v", err)
@@ -265,5 +275,17 @@ func TestByName(t *testing.T) {
 	}
 	if _, err := ByName("grafana"); err == nil || !strings.Contains(err.Error(), "prometheus") {
 		t.Errorf("error %v, want one that lists the servers", err)
+	}
+}
+
+// The version stamped into the lab is the one it is made of.
+func TestKubernetesVersion(t *testing.T) {
+	root, err := findRoot(LabServer.Module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(LabServer.Module), "go.mod"))
+	if err != nil || !strings.Contains(string(text), "\tk8s.io/kubernetes "+kubernetesVersion+"\n") {
+		t.Errorf("the lab's go.mod does not require k8s.io/kubernetes %s (%v)", kubernetesVersion, err)
 	}
 }

@@ -16,6 +16,8 @@ type Server struct {
 	Package string
 	// Tags are build tags.
 	Tags []string
+	// LDFlags are flags of the linker besides those that drop the symbols.
+	LDFlags []string
 	// Sources says that the program is made of the module's own files, not of
 	// a dependency's alone, so that they belong to what it is built from.
 	Sources bool
@@ -25,9 +27,23 @@ type Server struct {
 // half of its build.
 var prometheusTags = []string{"remove_all_sd", "enable_kubernetes_sd"}
 
+// kubernetesVersion is what the lab's servers and its kubectl say they are. A
+// program that is not linked with it says v0.0.0, which Helm charts and clients
+// that look at the version refuse.
+const kubernetesVersion = "v1.37.2"
+
+func stampKubernetes() []string {
+	const pkg = "k8s.io/component-base/version."
+	part := strings.Split(strings.TrimPrefix(kubernetesVersion, "v"), ".")
+	return []string{
+		"-X=" + pkg + "gitVersion=" + kubernetesVersion, "-X=" + pkg + "gitMajor=" + part[0],
+		"-X=" + pkg + "gitMinor=" + part[1], "-X=" + pkg + "gitTreeState=clean",
+	}
+}
+
 // The servers.
 var (
-	LabServer  = Server{Name: "lab", Module: "deploy/lab", Package: ".", Sources: true}
+	LabServer  = Server{Name: "lab", Module: "deploy/lab", Package: ".", Sources: true, LDFlags: stampKubernetes()}
 	Prometheus = Server{
 		Name: "prometheus", Module: "deploy/servers/prometheus",
 		Package: "github.com/prometheus/prometheus/cmd/prometheus", Tags: prometheusTags,

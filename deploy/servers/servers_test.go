@@ -148,6 +148,9 @@ func TestStartLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Stop() }()
+	if out, err := l.Kubectl(ctx, "version"); err != nil || strings.Count(out, ": "+kubernetesVersion) != 2 {
+		t.Errorf("versions of client and server: %q, %v; want %s", out, err, kubernetesVersion)
+	}
 	if err := l.AddImages(Image{Name: "second:1", Executable: "sh", Args: []string{"-c", "echo hello from $POD_IP; exec sleep 1000"}}); err != nil {
 		t.Fatal(err)
 	}
