@@ -1,6 +1,8 @@
 package canary
 
 import (
+	"bufio"
+	"bytes"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -71,6 +73,36 @@ func TestScrapesAreConsistentWhileCanariesChange(t *testing.T) {
 	scrapes.Wait()
 	close(stop)
 	updates.Wait()
+}
+
+// A Canary that changes between two families of a scrape is still shown as of
+// one moment.
+func TestScrapeShowsACanaryAsOfOneMoment(t *testing.T) {
+	phases := v1alpha1.Phases()
+	s := newTestState(t)
+	n := 0
+	change := func(string) bool {
+		c := fullCanary(1)
+		c.Status.CurrentBatch, c.Status.New.Replicas, c.Status.Phase = int32(n), int32(n), phases[n%len(phases)]
+		if err := s.Put(c); err != nil {
+			t.Error(err)
+		}
+		n++
+		return true
+	}
+	change("")
+	var buf bytes.Buffer
+	w := bufio.NewWriter(&buf)
+	if err := s.WriteFamilies(w, exporter.EncodingText, change); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if n != 1+len(families()) {
+		t.Fatalf("%d changes, want one before each family", n)
+	}
+	checkConsistent(t, &buf, 1)
 }
 
 func checkConsistent(t *testing.T, body io.Reader, canaries int) {
