@@ -248,6 +248,7 @@ func TestThirdVersionReplacesTheUnfinishedSecond(t *testing.T) {
 // TestOriginalManifestIsAcceptedUnchanged creates the manifest of the original product,
 // character by character, with numbers as strings and as numbers.
 func TestOriginalManifestIsAcceptedUnchanged(t *testing.T) {
+	t.Parallel()
 	for name, quote := range map[string]string{"strings": `"`, "numbers": ""} {
 		t.Run(name, func(t *testing.T) {
 			s := parallel(t)

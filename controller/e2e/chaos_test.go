@@ -21,13 +21,23 @@ import (
 )
 
 // The tests of this file restart and kill what others depend on, so they are not parallel.
+// Parallel tests wait until they are over, and so does the operator of all namespaces.
+
+// alone returns a namespace that no operator but the test's own works in.
+func alone(t *testing.T) *space {
+	t.Helper()
+	if env.shared.op != nil {
+		t.Fatal("the shared operator runs already: a parallel test began too early")
+	}
+	return newSpace(t)
+}
 
 // TestSurvivesKillsAndAPIServerRestarts kills the operator with SIGKILL at 20 random
 // moments of a rollout, and the API server twice. The rollout must end as if nothing had
 // happened: no batch skipped, no change told twice, no capacity given up.
 func TestSurvivesKillsAndAPIServerRestarts(t *testing.T) {
 	needsLab(t, "it restarts the API server")
-	s := newSpace(t)
+	s := alone(t)
 	const total = 24
 	s.deploy(v("old", total))
 	// One replica a batch: more batches than kills, each as long as a pod takes to start.
@@ -45,7 +55,7 @@ func TestSurvivesKillsAndAPIServerRestarts(t *testing.T) {
 		op := operate(t, "--namespace", s.name, "--leader-elect=false")
 		s.wait("the operator", op.ready)
 		// Kills are spread over the whole rollout, whose pods take a second to become available.
-		moment := time.After(time.Duration(random.IntN(600)) * time.Millisecond)
+		moment := time.After(time.Duration(random.IntN(1500)) * time.Millisecond)
 		<-moment
 		op.signal(syscall.SIGKILL)
 		if now, err := s.canary("release"); err == nil && now.Status.Phase != v1alpha1.PhaseCompleted {
@@ -125,7 +135,7 @@ func (s *space) leader() string {
 }
 
 func TestOneOfTwoOperatorsActsAndTheOtherTakesOver(t *testing.T) {
-	s := newSpace(t)
+	s := alone(t)
 	first := operate(t, lease(s)...)
 	s.wait("the first to lead", func() error {
 		if s.leader() == "" || !strings.Contains(first.output(), "Workers started") {
@@ -176,7 +186,7 @@ func TestOneOfTwoOperatorsActsAndTheOtherTakesOver(t *testing.T) {
 }
 
 func TestLosingTheLeaseEndsTheProcess(t *testing.T) {
-	s := newSpace(t)
+	s := alone(t)
 	op := operate(t, lease(s)...)
 	s.wait("a leader", func() error {
 		if s.leader() == "" {
@@ -213,7 +223,7 @@ func TestLosingTheLeaseEndsTheProcess(t *testing.T) {
 // Canaries do nothing for 60 seconds.
 func TestFinishedCanariesCostNothing(t *testing.T) {
 	needsLab(t, "it reads the API server's audit log")
-	s := newSpace(t)
+	s := alone(t)
 	const count = 200
 	op := operate(t, "--namespace", s.name, "--leader-election-namespace", s.name, "--workers", "8",
 		"--kube-api-qps", "300", "--kube-api-burst", "600", "--resync", "20s")

@@ -167,6 +167,7 @@ func TestTwoCanariesDoNotShareADeployment(t *testing.T) {
 }
 
 func TestDeletingTheCanaryInARollout(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		policy          v1alpha1.DeletionPolicy
 		oldIsTheirs     bool

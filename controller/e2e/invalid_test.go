@@ -23,6 +23,7 @@ func (t text) String() string { return string(t) }
 // cannot be, and holds that it says so, that a running rollout keeps running and that
 // nothing else comes into being.
 func TestInvalidManifestsChangeNothing(t *testing.T) {
+	t.Parallel()
 	good := v("new", 4).String()
 	for name, tc := range map[string]struct {
 		change func(*v1alpha1.Canary)
@@ -103,6 +104,7 @@ func (s *space) checkInvalid(want string) {
 
 // TestSchemaRefusesAtOnce holds that what the schema can see never gets in.
 func TestSchemaRefusesAtOnce(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		change func(*v1alpha1.Canary)
 		want   string

@@ -82,6 +82,7 @@ func TestRollbackAfterCompletion(t *testing.T) {
 // TestRollbackOfABrokenVersion rolls back versions whose pods never become available.
 // Three replicas of the old version are all that was available when it began.
 func TestRollbackOfABrokenVersion(t *testing.T) {
+	t.Parallel()
 	needsLab(t, "its pods crash and its images cannot be pulled on purpose")
 	crash := v("new", 4)
 	crash.env = map[string]string{"HOLLOW_CRASH": "1"}
