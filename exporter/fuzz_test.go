@@ -15,7 +15,7 @@ import (
 func FuzzSampleLine(f *testing.F) {
 	f.Add("node", 1.0)
 	f.Add("a\"b\\c\nd", math.Inf(1))
-	f.Add("\xff\x00}", -0.0)
+	f.Add("\xff\x00}", math.Copysign(0, -1))
 	f.Fuzz(func(t *testing.T, label string, value float64) {
 		family := Family{Name: "x", Help: "h", Type: prometheus.GaugeValue, Labels: []string{"l"}}
 		e := newEmitter([]Family{family}, 1)

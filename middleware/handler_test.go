@@ -28,6 +28,9 @@ const (
 	b3        = traceID + "-" + spanID + "-1"
 )
 
+// copyKey is the key of a value that makes a handler copy the request.
+type copyKey struct{}
+
 func TestServerSpan(t *testing.T) {
 	l := newLab(t)
 	mux := http.NewServeMux()
@@ -92,7 +95,7 @@ func TestRoute(t *testing.T) {
 	}
 	copying := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), struct{}{}, 1)))
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), copyKey{}, 1)))
 		})
 	}
 	for _, tc := range []struct {
@@ -218,7 +221,7 @@ func TestPanic(t *testing.T) {
 				e := s.Events()[0]
 				got := map[string]string{}
 				for _, kv := range e.Attributes {
-					got[string(kv.Key)] = kv.Value.Emit()
+					got[string(kv.Key)] = kv.Value.String()
 				}
 				if e.Name != "exception" || got["exception.message"] != tc.wantDescription ||
 					!strings.Contains(got["exception.stacktrace"], "TestPanic") {

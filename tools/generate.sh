@@ -32,7 +32,7 @@ trap 'rm -rf "$out"' EXIT
   --listers-package "$generated/listers" --output-dir "$out/informers" --output-pkg "$generated/informers" "$api"
 rm -rf controller/generated.new
 cp -r "$out" controller/generated.new
-[ -f controller/generated/doc.go ] && cp controller/generated/doc.go controller/generated.new/
+cp controller/generated/doc.go controller/generated/staticcheck.conf controller/generated.new/
 rm -rf controller/generated
 mv controller/generated.new controller/generated
 chmod 755 controller/generated

@@ -15,10 +15,6 @@ import (
 	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
 )
 
-type text string
-
-func (t text) String() string { return string(t) }
-
 // TestInvalidManifestsChangeNothing gives one Canary after the other a manifest that
 // cannot be, and holds that it says so, that a running rollout keeps running and that
 // nothing else comes into being.

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"fmt"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -175,5 +174,5 @@ func TestProgressDeadline(t *testing.T) {
 type slow struct{ manifest }
 
 func (m slow) String() string {
-	return fmt.Sprintf("%s", replaceOnce(m.manifest.String(), "spec:\n", "spec:\n  minReadySeconds: 5\n"))
+	return replaceOnce(m.manifest.String(), "spec:\n", "spec:\n  minReadySeconds: 5\n")
 }

@@ -188,7 +188,7 @@ func replicasOwnedByOthers(d *appsv1.Deployment) bool {
 			Spec map[string]json.RawMessage `json:"f:spec"`
 		}
 		// Fields that cannot be read are nobody's.
-		_ = json.Unmarshal(entry.FieldsV1.Raw, &fields)
+		_ = json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields)
 		_, owned := fields.Spec["f:replicas"]
 		return owned
 	})

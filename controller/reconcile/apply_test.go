@@ -53,7 +53,7 @@ func live(name string, change ...func(*appsv1.Deployment)) *appsv1.Deployment {
 func TestConfigIsTheManifestAndLittleElse(t *testing.T) {
 	owned := func(d *appsv1.Deployment) { d.OwnerReferences = []metav1.OwnerReference{{UID: "canary-uid"}} }
 	scaledByHPA := func(d *appsv1.Deployment) {
-		d.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:replicas":{}}}`)}}}
+		d.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:replicas":{}}}`)}}
 	}
 	normal := func(c *v1alpha1.Canary) { c.Spec.Info.Type = v1alpha1.NormalDeploy }
 	orphan := func(c *v1alpha1.Canary) { c.Spec.DeletionPolicy = v1alpha1.DeletionPolicyOrphan }

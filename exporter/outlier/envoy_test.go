@@ -64,7 +64,9 @@ func TestEnvoySourceAnswers(t *testing.T) {
 			m.proxy("good", body(kind.ct, kind.good))
 			m.proxy("error", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, kind.good, 500) })
 			m.proxy("forbidden", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) })
-			m.proxy("redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://127.0.0.1:1/", 302) })
+			m.proxy("redirect", func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
+			})
 			m.proxy("html", body("text/html; charset=utf-8", "<html>Welcome</html>"))
 			m.proxy("html-as-text", body("text/plain", "<!DOCTYPE html><html>Welcome</html>\n"))
 			m.proxy("half", cutOffBody(kind.good))

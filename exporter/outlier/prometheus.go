@@ -38,10 +38,10 @@ type promSource struct {
 func newPrometheusSource(o Options) (*promSource, error) {
 	u, err := url.Parse(o.PrometheusURL)
 	if err != nil {
-		return nil, fmt.Errorf("Prometheus URL: %w", err)
+		return nil, fmt.Errorf("the Prometheus URL: %w", err)
 	}
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, fmt.Errorf("Prometheus URL %q is not an http or https URL", o.PrometheusURL)
+		return nil, fmt.Errorf("the Prometheus URL %q is not an http or https URL", o.PrometheusURL)
 	}
 	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, 32<<20)
 	o.Window = cmp.Or(o.Window, 2*time.Minute)
@@ -52,12 +52,12 @@ func newPrometheusSource(o Options) (*promSource, error) {
 		o.ProxyLabels = []string{"namespace", "pod", "instance"}
 	}
 	for _, l := range o.ProxyLabels {
-		if !model.LabelName(l).IsValidLegacy() {
+		if !model.LegacyValidation.IsValidLabelName(l) {
 			return nil, fmt.Errorf("proxy label %q is not a label name", l)
 		}
 	}
 	for l := range o.Matchers {
-		if !model.LabelName(l).IsValidLegacy() {
+		if !model.LegacyValidation.IsValidLabelName(l) {
 			return nil, fmt.Errorf("matcher %q is not a label name", l)
 		}
 	}
@@ -69,7 +69,7 @@ func newPrometheusSource(o Options) (*promSource, error) {
 		RoundTripper: limitedTransport{next: o.Transport, limit: o.MaxBodyBytes},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("Prometheus client: %w", err)
+		return nil, fmt.Errorf("making the Prometheus client: %w", err)
 	}
 	return &promSource{o: o, api: promv1.NewAPI(client)}, nil
 }

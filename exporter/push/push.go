@@ -83,7 +83,7 @@ func New(c Config) (*Pusher, error) {
 	}
 	group := fmt.Sprintf("job=%q", c.Job)
 	for _, name := range slices.Sorted(maps.Keys(c.Grouping)) {
-		if !model.LabelName(name).IsValidLegacy() || name == model.JobLabel {
+		if !model.LegacyValidation.IsValidLabelName(name) || name == model.JobLabel {
 			return nil, fmt.Errorf("push: grouping label %q is not a label name, or is \"job\"", name)
 		}
 		group += fmt.Sprintf(",%s=%q", name, c.Grouping[name])

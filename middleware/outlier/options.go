@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 Transports that set the old dial functions are refused by name.
+
 package outlier
 
 import (

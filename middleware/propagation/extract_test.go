@@ -233,7 +233,7 @@ func TestRequestID(t *testing.T) {
 	if got, want := NewRequestID(func() uint64 { n++; return n - 1 }), "01234567-89ab-4def-8123-456789abcdf0"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if NewRequestID(nil) == NewRequestID(nil) {
+	if first, second := NewRequestID(nil), NewRequestID(nil); first == second {
 		t.Error("the same request id twice")
 	}
 	s := Extract(header("x-request-id", "caller-1"), config(t, WithoutRequestID()))

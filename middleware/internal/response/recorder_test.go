@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 A writer that has http.CloseNotifier must keep it.
+
 package response
 
 import (

@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 The thrift of jaeger-client-go is frozen, and its other constructor needs a configuration it cannot share.
+
 package jaegerudp
 
 import (
