@@ -44,14 +44,16 @@ type Proc struct {
 // the parent-death signal when the thread that forked does.
 var forking = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for f := range work {
-			f()
-		}
-	}()
+	go fork(work)
 	return work
 })
+
+func fork(work <-chan func()) {
+	runtime.LockOSThread()
+	for f := range work {
+		f()
+	}
+}
 
 // start runs a server whose output goes to the file log. It gets SIGTERM when
 // this process dies, whatever it dies of.

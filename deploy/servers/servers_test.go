@@ -12,7 +12,21 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	http.DefaultClient.CloseIdleConnections()
+	// The thread that forks is kept for good.
+	forks := goleak.IgnoreAnyFunction("github.com/canarycontroller/canary-controller/deploy/servers.fork")
+	if err := goleak.Find(forks); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
 
 // buildTime is enough for a first build on a small machine.
 const buildTime = 30 * time.Minute
