@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -94,7 +93,7 @@ func Start(ctx context.Context, opts Options) (_ *Kubelet, err error) {
 	if err := k.serve(opts, pods); err != nil {
 		return nil, err
 	}
-	return k, k.startNodes(ctx, run, client, config, opts)
+	return k, k.startNodes(ctx, run, client, opts)
 }
 
 // startPods runs the pod controller of all nodes.
@@ -189,7 +188,7 @@ func (k *Kubelet) serve(opts Options, pods api.PodListerFunc) error {
 }
 
 // startNodes registers the nodes and keeps them alive.
-func (k *Kubelet) startNodes(ctx, run context.Context, client kubernetes.Interface, _ *rest.Config, opts Options) error {
+func (k *Kubelet) startNodes(ctx, run context.Context, client kubernetes.Interface, opts Options) error {
 	controllers := make([]*node.NodeController, 0, opts.Nodes)
 	for i := range opts.Nodes {
 		object := newNode(opts, i, time.Now())

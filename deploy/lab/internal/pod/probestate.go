@@ -28,7 +28,6 @@ type probeState struct {
 	// passed: it has succeeded once.
 	passed               bool
 	successes, failures  int32
-	tries                int
 	lastCounted          time.Time
 	quick                time.Duration
 	result, hasBeenKnown bool

@@ -117,8 +117,10 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = parent.Wait()
-	id := Identity{Pid: child}
-	for id, err = Identify(child); err == nil && id.Alive(); {
+	for {
+		if id, err := Identify(child); err != nil || !id.Alive() {
+			break
+		}
 		if time.Now().After(deadline) {
 			t.Fatal("the child outlives its parent")
 		}
