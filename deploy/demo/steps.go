@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -276,23 +273,9 @@ func (d *demo) ask(ctx context.Context) (map[string]int, error) {
 }
 
 func version(ctx context.Context, address string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/version", nil)
-	if err != nil {
-		return "", err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("GET /version: %s", response.Status)
-	}
 	var answer struct{ Version string }
-	if err := json.NewDecoder(io.LimitReader(response.Body, 1<<10)).Decode(&answer); err != nil {
-		return "", fmt.Errorf("reading the answer to GET /version: %w", err)
-	}
-	return answer.Version, nil
+	err := getJSON(ctx, "http://"+address+"/version", &answer)
+	return answer.Version, err
 }
 
 // pause waits for the next look. When the time is up, or a server of the demo
