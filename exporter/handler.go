@@ -53,7 +53,6 @@ type Handler struct {
 	slots    chan struct{}
 	rendered map[string]bool
 	errors   map[string]prometheus.Counter
-	gathers  sync.WaitGroup
 	scratch  sync.Pool // *bytes.Buffer
 	writers  sync.Pool // *bufio.Writer
 	gzips    sync.Pool // *gzip.Writer
@@ -111,16 +110,23 @@ func NewHandler(c HandlerConfig) (*Handler, error) {
 // ServeHTTP serves one scrape.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.http.ServeHTTP(w, r) }
 
-// Shutdown waits for gatherings that went on after their scrape timed out.
+// Shutdown waits until no scrape is under way, nor a gathering that went on after its
+// scrape timed out. Scrapes that come meanwhile may get 503.
 func (h *Handler) Shutdown(ctx context.Context) error {
-	ended := make(chan struct{})
-	go func() { h.gathers.Wait(); close(ended) }()
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("waiting for a collector that does not return: %w", ctx.Err())
+	held := 0
+	defer func() {
+		for range held {
+			<-h.slots
+		}
+	}()
+	for ; held < cap(h.slots); held++ {
+		select {
+		case h.slots <- struct{}{}:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for a collector that does not return: %w", ctx.Err())
+		}
 	}
+	return nil
 }
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
@@ -151,7 +157,8 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 var errGatherTimeout = errors.New("a collector did not return in time")
 
 // gather gathers the registry in the time that the scrape has. A gathering that
-// takes longer keeps its slot until it ends, so that they cannot pile up.
+// takes longer keeps its slot until it ends, so that they cannot pile up and
+// Shutdown waits for it.
 func (h *Handler) gather(r *http.Request) ([]*dto.MetricFamily, error) {
 	type result struct {
 		families []*dto.MetricFamily
@@ -160,7 +167,7 @@ func (h *Handler) gather(r *http.Request) ([]*dto.MetricFamily, error) {
 	gathered := make(chan result, 1)
 	// Decides between the end of the gathering and the end of the wait for it.
 	var settled atomic.Bool
-	h.gathers.Go(func() {
+	go func() {
 		var res result
 		defer func() {
 			if p := recover(); p != nil {
@@ -173,7 +180,7 @@ func (h *Handler) gather(r *http.Request) ([]*dto.MetricFamily, error) {
 			gathered <- res
 		}()
 		res.families, res.err = h.c.Registry.Gather()
-	})
+	}()
 	timer := time.NewTimer(h.timeout(r))
 	defer timer.Stop()
 	late := false

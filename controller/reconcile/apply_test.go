@@ -167,7 +167,9 @@ func TestWorkloadCountsCautiously(t *testing.T) {
 		"replaced but none available": {status(3, 1, appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 4, UpdatedReplicas: 1, AvailableReplicas: 3}),
 			rollout.Workload{Exists: true, Settled: true, Replicas: 3, Available: 3, Updated: 0}},
 		"scaled down, status behind": {status(3, 1, appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 4, UpdatedReplicas: 4, AvailableReplicas: 4}),
-			rollout.Workload{Exists: true, Settled: true, Replicas: 3, Available: 3, Updated: 3}},
+			rollout.Workload{Exists: true, Settled: true, Shrinking: true, Replicas: 3, Available: 3, Updated: 3}},
+		"scaled down to fewer than are available of all": {status(2, 1, appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 3, UpdatedReplicas: 1, AvailableReplicas: 3}),
+			rollout.Workload{Exists: true, Settled: true, Shrinking: true, Replicas: 2, Available: 2}},
 	} {
 		if got := workload(tc.d, nil); got != tc.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, tc.want)

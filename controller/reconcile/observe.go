@@ -152,6 +152,7 @@ func workload(d *appsv1.Deployment, manifest *v1alpha1.Manifest) rollout.Workloa
 		Exists:    true,
 		Deleting:  d.DeletionTimestamp != nil,
 		Settled:   status.ObservedGeneration >= d.Generation,
+		Shrinking: status.UpdatedReplicas > replicasOf(d) || status.AvailableReplicas > replicasOf(d) && !d.Spec.Paused,
 		Current:   manifest != nil && d.Annotations[v1alpha1.AnnotationManifest] == hashOf(manifest.Canonical),
 		Replicas:  replicasOf(d),
 		Available: available,

@@ -42,6 +42,12 @@ func Next(plan Plan, seen Observed, state State, verdict v1alpha1.Verdict, now t
 	default:
 		s.forward(verdict)
 	}
+	for name, workload := range map[string]Workload{plan.NewName: seen.New, plan.OldName: seen.Old} {
+		if action := s.out.Actions[name]; action.Verb == Apply {
+			action.Replicas = workload.steady(action.Replicas)
+			s.out.act(name, action)
+		}
+	}
 	s.out.State = s.state
 	return s.out
 }

@@ -364,6 +364,26 @@ func TestUnsettledOldCountsForNothing(t *testing.T) {
 	w.check(t, v1alpha1.PhaseRolledBack, 0, 4)
 }
 
+func TestNothingIsRaisedWhileItShrinks(t *testing.T) {
+	for name, unsure := range map[string]func(old *Workload){
+		"pods are going":               func(old *Workload) { old.Shrinking = true },
+		"status is of an earlier spec": func(old *Workload) { old.Settled = false },
+	} {
+		w := newWorld(plan42(v1alpha1.CanaryRollback, v1alpha1.PauseFirst), map[string]*Workload{"old": whole(2), "new": whole(2)})
+		calm := *w.live["old"]
+		unsure(w.live["old"])
+		w.sync()
+		w.check(t, v1alpha1.PhaseRollingBack, 2, 2)
+		*w.live["old"] = calm
+		w.sync()
+		if got := w.get("old").Replicas; got != 4 {
+			t.Errorf("%s: old is at %d afterwards, want 4", name, got)
+		}
+		w.run()
+		w.check(t, v1alpha1.PhaseRolledBack, 0, 4)
+	}
+}
+
 func TestRollbackGivesUpDeadPodsAtOnce(t *testing.T) {
 	w := newWorld(plan42(v1alpha1.CanaryRollback, v1alpha1.PauseFirst), map[string]*Workload{"old": whole(1), "new": whole(3)})
 	w.live["new"].Available, w.live["new"].Updated = 0, 0

@@ -14,6 +14,9 @@ type Workload struct {
 	Exists, Deleting bool
 	// Settled says that its status answers its present spec.
 	Settled bool
+	// Shrinking says that it still has more pods than its present spec asks for, so that
+	// some are about to go although its status counts them.
+	Shrinking bool
 	// Current says that its spec is the one of the manifest it was last applied from.
 	Current bool
 	// Replicas is spec.replicas.
@@ -28,6 +31,17 @@ type Workload struct {
 // whole says that at least replicas of the manifest's own pods are available.
 func (w Workload) whole(replicas int32) bool {
 	return w.Exists && !w.Deleting && w.Settled && w.Current && w.Replicas >= replicas && w.Updated >= replicas
+}
+
+// steady returns the replicas to ask for now when wanted are wanted in the end: no more
+// than it has while an earlier decrease is being carried out. Asked for more, its status
+// could count the pods that are still going as if they had come to stay, and others would
+// be given up for them.
+func (w Workload) steady(wanted int32) int32 {
+	if w.Exists && (w.Shrinking || !w.Settled) {
+		return min(wanted, w.Replicas)
+	}
+	return wanted
 }
 
 // counted returns the replicas that may be relied on when others are given up: none while
