@@ -51,6 +51,10 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
 	if len(errs) > 0 {
 		return c.refuse(ctx, canary, reasonFor(canary), errs.ToAggregate().Error())
 	}
+	if canary.Spec.Gate != nil {
+		return c.refuse(ctx, canary, v1alpha1.ReasonUnsupported,
+			"spec.gate: Forbidden: this controller has no gate yet and promotes nothing unchecked; remove spec.gate to promote by approval alone")
+	}
 	view := c.observe(canary, release)
 	if view.stale {
 		klog.FromContext(ctx).V(4).Info("Deployment cache is older than the last write, waiting for its event")
@@ -128,7 +132,7 @@ func (c *Controller) refuse(ctx context.Context, canary *v1alpha1.Canary, reason
 
 // reasonFor names the reason of a validation error for conditions and events.
 func reasonFor(canary *v1alpha1.Canary) v1alpha1.Reason {
-	if canary.Spec.Info.Type == v1alpha1.ABTest || canary.Spec.Gate != nil {
+	if canary.Spec.Info.Type == v1alpha1.ABTest {
 		return v1alpha1.ReasonUnsupported
 	}
 	return v1alpha1.ReasonInvalidSpec

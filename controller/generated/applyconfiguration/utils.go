@@ -26,8 +26,30 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &canarycontrollerv1alpha1.CanarySpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("CanaryStatus"):
 		return &canarycontrollerv1alpha1.CanaryStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("CheckStatus"):
+		return &canarycontrollerv1alpha1.CheckStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Gate"):
+		return &canarycontrollerv1alpha1.GateApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("GateAlert"):
+		return &canarycontrollerv1alpha1.GateAlertApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("GateCheck"):
+		return &canarycontrollerv1alpha1.GateCheckApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("GateDecision"):
+		return &canarycontrollerv1alpha1.GateDecisionApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("GateStatus"):
+		return &canarycontrollerv1alpha1.GateStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("OutlierCheck"):
+		return &canarycontrollerv1alpha1.OutlierCheckApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PrometheusSource"):
+		return &canarycontrollerv1alpha1.PrometheusSourceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ProportionCheck"):
+		return &canarycontrollerv1alpha1.ProportionCheckApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RequestCounts"):
+		return &canarycontrollerv1alpha1.RequestCountsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RolloutStatus"):
 		return &canarycontrollerv1alpha1.RolloutStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ThresholdCheck"):
+		return &canarycontrollerv1alpha1.ThresholdCheckApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("WorkloadStatus"):
 		return &canarycontrollerv1alpha1.WorkloadStatusApplyConfiguration{}
 

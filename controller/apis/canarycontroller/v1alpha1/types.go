@@ -157,16 +157,15 @@ const (
 	DeletionPolicyOrphan DeletionPolicy = "Orphan"
 )
 
-// Gate is reserved for evidence-based promotion. A controller without a gate refuses
-// Canaries that carry one, so that nobody is promoted unchecked by mistake.
-//
-// +kubebuilder:pruning:PreserveUnknownFields
-type Gate struct{}
-
 // Annotations that people and CI jobs set, and that the controller sets on Deployments.
 const (
 	// AnnotationRetry restarts a rolled-back or failed rollout when its value changes.
 	AnnotationRetry = GroupName + "/retry"
+	// AnnotationPromote lets the batch N of the rollout with this id through without
+	// evidence; its value is ID/N, so that it means nothing to any other rollout.
+	AnnotationPromote = GroupName + "/promote"
+	// AnnotationTraceparent, set by a CI job, is the W3C trace context that the rollout's trace continues.
+	AnnotationTraceparent = GroupName + "/traceparent"
 	// AnnotationCanary on a Deployment names the Canary that last applied it.
 	AnnotationCanary = GroupName + "/canary"
 	// AnnotationManifest on a Deployment is a hash of the manifest it was last applied from.

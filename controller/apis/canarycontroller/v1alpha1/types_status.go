@@ -35,6 +35,9 @@ type CanaryStatus struct {
 	// Verdict is the gate's latest verdict on the current batch.
 	// +optional
 	Verdict Verdict `json:"verdict,omitempty"`
+	// Gate is the evidence about the current batch; nil without spec.gate.
+	// +optional
+	Gate *GateStatus `json:"gate,omitempty"`
 	// Conditions: Progressing, Available, Paused, GateHealthy, Stalled.
 	// +optional
 	// +listType=map
@@ -75,6 +78,9 @@ type BatchStatus struct {
 	// PausedAt is when the pause in force began.
 	// +optional
 	PausedAt *metav1.Time `json:"pausedAt,omitempty"`
+	// AppliedAt is when the Deployments had been changed as the batch asks.
+	// +optional
+	AppliedAt *metav1.Time `json:"appliedAt,omitempty"`
 	// AvailableAt is when all its replicas were first available.
 	// +optional
 	AvailableAt *metav1.Time `json:"availableAt,omitempty"`
@@ -114,6 +120,9 @@ type RolloutStatus struct {
 	// TraceID is the trace of this attempt.
 	// +optional
 	TraceID string `json:"traceID,omitempty"`
+	// ParentSpanID is the span of a CI job that this attempt continues.
+	// +optional
+	ParentSpanID string `json:"parentSpanID,omitempty"`
 }
 
 // Phase is where a rollout stands.
@@ -167,6 +176,9 @@ const (
 	VerdictError  Verdict = "Error"
 )
 
+// Verdicts lists every verdict, the best first.
+func Verdicts() []Verdict { return []Verdict{VerdictPass, VerdictNoData, VerdictError, VerdictFail} }
+
 // Condition types.
 const (
 	ConditionProgressing = "Progressing"
@@ -196,6 +208,11 @@ const (
 	ReasonCompleted           Reason = "Completed"
 	ReasonDeadlineExceeded    Reason = "ProgressDeadlineExceeded"
 	ReasonGateFailed          Reason = "GateFailed"
+	ReasonGatePassed          Reason = "GatePassed"
+	ReasonGateNoData          Reason = "GateNoData"
+	ReasonGateError           Reason = "GateError"
+	ReasonGatePaused          Reason = "GatePaused"
+	ReasonGateOverridden      Reason = "GateOverridden"
 	ReasonNoGate              Reason = "NoGate"
 	ReasonReplicasAvailable   Reason = "ReplicasAvailable"
 	ReasonReplicasUnavailable Reason = "ReplicasUnavailable"

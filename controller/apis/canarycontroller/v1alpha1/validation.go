@@ -48,7 +48,7 @@ func Validate(c *Canary) (*Release, field.ErrorList) {
 		errs = append(errs, field.NotSupported(info.Child("pauseType"), c.Spec.Info.PauseType, []PauseType{PauseFirst, PauseNone, PauseEach}))
 	}
 	if c.Spec.Gate != nil {
-		errs = append(errs, field.Forbidden(spec.Child("gate"), "this controller has no gate yet and promotes nothing unchecked; remove spec.gate to promote by approval alone"))
+		errs = append(errs, validateGate(spec.Child("gate"), c)...)
 	}
 	if d := c.Spec.ProgressDeadlineSeconds; d != nil && *d < 1 {
 		errs = append(errs, field.Invalid(spec.Child("progressDeadlineSeconds"), *d, "must be at least 1"))

@@ -80,7 +80,6 @@ func TestValidateNamesFieldAndRule(t *testing.T) {
 		"ABTest":            {func(c *Canary) { c.Spec.Info.Type = ABTest }, "spec.info.type: Forbidden: ABTest is not supported yet"},
 		"unknown type":      {func(c *Canary) { c.Spec.Info.Type = "Blue" }, `spec.info.type: Unsupported value: "Blue"`},
 		"pause type":        {func(c *Canary) { c.Spec.Info.PauseType = "Last" }, `spec.info.pauseType: Unsupported value: "Last"`},
-		"gate":              {func(c *Canary) { c.Spec.Gate = &Gate{} }, "spec.gate: Forbidden"},
 		"total batches":     {func(c *Canary) { c.Spec.Info.TotalBatches = new(intstr.FromString("two")) }, `spec.info.totalBatches: Invalid value: "two": must be a whole number from 1 to 1000`},
 		"zero batches":      {func(c *Canary) { c.Spec.Info.TotalBatches = new(intstr.FromInt32(0)) }, "spec.info.totalBatches: Invalid value"},
 		"current batch":     {func(c *Canary) { c.Spec.Info.CurrentBatch = new(intstr.FromString("-1")) }, "spec.info.currentBatch: Invalid value"},

@@ -20,6 +20,8 @@ type BatchStatusApplyConfiguration struct {
 	PausedSeconds *int64 `json:"pausedSeconds,omitempty"`
 	// PausedAt is when the pause in force began.
 	PausedAt *v1.Time `json:"pausedAt,omitempty"`
+	// AppliedAt is when the Deployments had been changed as the batch asks.
+	AppliedAt *v1.Time `json:"appliedAt,omitempty"`
 	// AvailableAt is when all its replicas were first available.
 	AvailableAt *v1.Time `json:"availableAt,omitempty"`
 	// FinishedAt is when it was available, passed and approved.
@@ -63,6 +65,14 @@ func (b *BatchStatusApplyConfiguration) WithPausedSeconds(value int64) *BatchSta
 // If called multiple times, the PausedAt field is set to the value of the last call.
 func (b *BatchStatusApplyConfiguration) WithPausedAt(value v1.Time) *BatchStatusApplyConfiguration {
 	b.PausedAt = &value
+	return b
+}
+
+// WithAppliedAt sets the AppliedAt field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the AppliedAt field is set to the value of the last call.
+func (b *BatchStatusApplyConfiguration) WithAppliedAt(value v1.Time) *BatchStatusApplyConfiguration {
+	b.AppliedAt = &value
 	return b
 }
 

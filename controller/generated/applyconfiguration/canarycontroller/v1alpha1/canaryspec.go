@@ -19,7 +19,7 @@ type CanarySpecApplyConfiguration struct {
 	// total gets the total as its last batch.
 	Batches []intstr.IntOrString `json:"batches,omitempty"`
 	// Gate makes promotion depend on evidence.
-	Gate *canarycontrollerv1alpha1.Gate `json:"gate,omitempty"`
+	Gate *GateApplyConfiguration `json:"gate,omitempty"`
 	// Paused stops batches from advancing until it is false again. What runs keeps running.
 	Paused *bool `json:"paused,omitempty"`
 	// ProgressDeadlineSeconds is how long a batch may take to become available, counted
@@ -57,8 +57,8 @@ func (b *CanarySpecApplyConfiguration) WithBatches(values ...intstr.IntOrString)
 // WithGate sets the Gate field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Gate field is set to the value of the last call.
-func (b *CanarySpecApplyConfiguration) WithGate(value canarycontrollerv1alpha1.Gate) *CanarySpecApplyConfiguration {
-	b.Gate = &value
+func (b *CanarySpecApplyConfiguration) WithGate(value *GateApplyConfiguration) *CanarySpecApplyConfiguration {
+	b.Gate = value
 	return b
 }
 

@@ -32,6 +32,8 @@ type CanaryStatusApplyConfiguration struct {
 	Retiring []string `json:"retiring,omitempty"`
 	// Verdict is the gate's latest verdict on the current batch.
 	Verdict *canarycontrollerv1alpha1.Verdict `json:"verdict,omitempty"`
+	// Gate is the evidence about the current batch; nil without spec.gate.
+	Gate *GateStatusApplyConfiguration `json:"gate,omitempty"`
 	// Conditions: Progressing, Available, Paused, GateHealthy, Stalled.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// Batches holds one entry for each batch that has started.
@@ -128,6 +130,14 @@ func (b *CanaryStatusApplyConfiguration) WithRetiring(values ...string) *CanaryS
 // If called multiple times, the Verdict field is set to the value of the last call.
 func (b *CanaryStatusApplyConfiguration) WithVerdict(value canarycontrollerv1alpha1.Verdict) *CanaryStatusApplyConfiguration {
 	b.Verdict = &value
+	return b
+}
+
+// WithGate sets the Gate field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Gate field is set to the value of the last call.
+func (b *CanaryStatusApplyConfiguration) WithGate(value *GateStatusApplyConfiguration) *CanaryStatusApplyConfiguration {
+	b.Gate = value
 	return b
 }
 

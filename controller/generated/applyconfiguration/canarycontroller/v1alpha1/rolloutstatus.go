@@ -30,6 +30,8 @@ type RolloutStatusApplyConfiguration struct {
 	Autoscalers []string `json:"autoscalers,omitempty"`
 	// TraceID is the trace of this attempt.
 	TraceID *string `json:"traceID,omitempty"`
+	// ParentSpanID is the span of a CI job that this attempt continues.
+	ParentSpanID *string `json:"parentSpanID,omitempty"`
 }
 
 // RolloutStatusApplyConfiguration constructs a declarative configuration of the RolloutStatus type for use with
@@ -109,5 +111,13 @@ func (b *RolloutStatusApplyConfiguration) WithAutoscalers(values ...string) *Rol
 // If called multiple times, the TraceID field is set to the value of the last call.
 func (b *RolloutStatusApplyConfiguration) WithTraceID(value string) *RolloutStatusApplyConfiguration {
 	b.TraceID = &value
+	return b
+}
+
+// WithParentSpanID sets the ParentSpanID field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ParentSpanID field is set to the value of the last call.
+func (b *RolloutStatusApplyConfiguration) WithParentSpanID(value string) *RolloutStatusApplyConfiguration {
+	b.ParentSpanID = &value
 	return b
 }
