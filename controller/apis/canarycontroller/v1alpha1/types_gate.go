@@ -19,7 +19,7 @@ type Gate struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="interval must be from 1s to 1h"
 	Interval *metav1.Duration `json:"interval,omitempty"`
 	// HoldDeadline is how long a batch may stay without a verdict, counted from when it
-	// became available. Default 30m.
+	// became available, or last passed. Default 30m.
 	// +optional
 	// +kubebuilder:default="30m"
 	// +kubebuilder:validation:Type=string
@@ -288,6 +288,10 @@ type GateStatus struct {
 	// Verdict over all checks: the worst.
 	// +optional
 	Verdict Verdict `json:"verdict,omitempty"`
+	// HeldSince is since when no evaluation has passed; the hold deadline counts from here.
+	// It begins at windowStart, and anew after a pass.
+	// +optional
+	HeldSince *metav1.Time `json:"heldSince,omitempty"`
 	// PausedAt is since when a person must decide.
 	// +optional
 	PausedAt *metav1.Time `json:"pausedAt,omitempty"`

@@ -84,6 +84,9 @@ type BatchStatus struct {
 	// AvailableAt is when all its replicas were first available.
 	// +optional
 	AvailableAt *metav1.Time `json:"availableAt,omitempty"`
+	// BrokenAt is since when replicas of the batch, once available, are not any more.
+	// +optional
+	BrokenAt *metav1.Time `json:"brokenAt,omitempty"`
 	// FinishedAt is when it was available, passed and approved.
 	// +optional
 	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`

@@ -30,6 +30,10 @@ func (in *BatchStatus) DeepCopyInto(out *BatchStatus) {
 		in, out := &in.AvailableAt, &out.AvailableAt
 		*out = (*in).DeepCopy()
 	}
+	if in.BrokenAt != nil {
+		in, out := &in.BrokenAt, &out.BrokenAt
+		*out = (*in).DeepCopy()
+	}
 	if in.FinishedAt != nil {
 		in, out := &in.FinishedAt, &out.FinishedAt
 		*out = (*in).DeepCopy()
@@ -400,6 +404,10 @@ func (in *GateStatus) DeepCopyInto(out *GateStatus) {
 	in.WindowStart.DeepCopyInto(&out.WindowStart)
 	if in.EvaluatedAt != nil {
 		in, out := &in.EvaluatedAt, &out.EvaluatedAt
+		*out = (*in).DeepCopy()
+	}
+	if in.HeldSince != nil {
+		in, out := &in.HeldSince, &out.HeldSince
 		*out = (*in).DeepCopy()
 	}
 	if in.PausedAt != nil {

@@ -24,6 +24,8 @@ type BatchStatusApplyConfiguration struct {
 	AppliedAt *v1.Time `json:"appliedAt,omitempty"`
 	// AvailableAt is when all its replicas were first available.
 	AvailableAt *v1.Time `json:"availableAt,omitempty"`
+	// BrokenAt is since when replicas of the batch, once available, are not any more.
+	BrokenAt *v1.Time `json:"brokenAt,omitempty"`
 	// FinishedAt is when it was available, passed and approved.
 	FinishedAt *v1.Time `json:"finishedAt,omitempty"`
 	// Verdict of the gate when the batch finished.
@@ -81,6 +83,14 @@ func (b *BatchStatusApplyConfiguration) WithAppliedAt(value v1.Time) *BatchStatu
 // If called multiple times, the AvailableAt field is set to the value of the last call.
 func (b *BatchStatusApplyConfiguration) WithAvailableAt(value v1.Time) *BatchStatusApplyConfiguration {
 	b.AvailableAt = &value
+	return b
+}
+
+// WithBrokenAt sets the BrokenAt field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the BrokenAt field is set to the value of the last call.
+func (b *BatchStatusApplyConfiguration) WithBrokenAt(value v1.Time) *BatchStatusApplyConfiguration {
+	b.BrokenAt = &value
 	return b
 }
 

@@ -18,7 +18,7 @@ type GateApplyConfiguration struct {
 	// Interval is the time between evaluations. Default 30s.
 	Interval *v1.Duration `json:"interval,omitempty"`
 	// HoldDeadline is how long a batch may stay without a verdict, counted from when it
-	// became available. Default 30m.
+	// became available, or last passed. Default 30m.
 	HoldDeadline *v1.Duration `json:"holdDeadline,omitempty"`
 	// OnHold says what happens after HoldDeadline. Default Pause.
 	OnHold *canarycontrollerv1alpha1.GateAction `json:"onHold,omitempty"`

@@ -22,6 +22,9 @@ type GateStatusApplyConfiguration struct {
 	Evaluations *int32 `json:"evaluations,omitempty"`
 	// Verdict over all checks: the worst.
 	Verdict *canarycontrollerv1alpha1.Verdict `json:"verdict,omitempty"`
+	// HeldSince is since when no evaluation has passed; the hold deadline counts from here.
+	// It begins at windowStart, and anew after a pass.
+	HeldSince *v1.Time `json:"heldSince,omitempty"`
 	// PausedAt is since when a person must decide.
 	PausedAt *v1.Time `json:"pausedAt,omitempty"`
 	// Message says in one sentence what the verdict rests on.
@@ -75,6 +78,14 @@ func (b *GateStatusApplyConfiguration) WithEvaluations(value int32) *GateStatusA
 // If called multiple times, the Verdict field is set to the value of the last call.
 func (b *GateStatusApplyConfiguration) WithVerdict(value canarycontrollerv1alpha1.Verdict) *GateStatusApplyConfiguration {
 	b.Verdict = &value
+	return b
+}
+
+// WithHeldSince sets the HeldSince field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the HeldSince field is set to the value of the last call.
+func (b *GateStatusApplyConfiguration) WithHeldSince(value v1.Time) *GateStatusApplyConfiguration {
+	b.HeldSince = &value
 	return b
 }
 
