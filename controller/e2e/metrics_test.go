@@ -73,7 +73,7 @@ var families = []family{
 	{"canary_rollouts_total", counter, "outcome", 4},
 	{"canary_batch_duration_seconds", histogram, "result", 4},
 	{"canary_rollout_duration_seconds", histogram, "outcome", 4},
-	{"canary_gate_decisions_total", counter, "check_kind verdict", 12},
+	{"canary_gate_decisions_total", counter, "check_kind verdict", 16},
 	{"canary_gate_query_duration_seconds", histogram, "result", 4},
 	{"canary_reconcile_total", counter, "result", 4},
 	{"canary_reconcile_duration_seconds", histogram, "", 1},

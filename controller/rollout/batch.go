@@ -7,19 +7,23 @@ import (
 )
 
 // forward moves replicas from the old version to the new one, a batch at a time.
-func (s *step) forward(verdict v1alpha1.Verdict) {
+func (s *step) forward(evidence Evidence) {
 	batch := &s.state.Batches[s.state.CurrentBatch-1]
-	batch.Target = s.plan.Targets[s.state.CurrentBatch-1]
 	last := int(s.state.CurrentBatch) == len(s.plan.Targets)
-
 	released := last && batch.FinishedAt != nil
 	if released {
 		s.removeOld()
 		return
 	}
+	batch.Target = s.plan.Targets[s.state.CurrentBatch-1]
 	inPlace := s.moveTo(batch.Target)
+	if batch.AppliedAt == nil && (inPlace || s.applied(batch.Target)) {
+		batch.AppliedAt = new(stamp(s.now))
+	}
 	if inPlace && batch.AvailableAt == nil {
 		batch.AvailableAt = new(stamp(s.now))
+		// What the gate said was not about this batch as it stands now.
+		evidence = evidence.unlessGated()
 	}
 	s.clockPause(batch)
 	if s.overdue(batch) {
@@ -30,18 +34,22 @@ func (s *step) forward(verdict v1alpha1.Verdict) {
 			s.state.CurrentBatch, s.plan.ProgressDeadline, s.seen.New.Updated, batch.Target, s.plan.NewName)
 		return
 	}
-	if !inPlace {
+	if batch.AvailableAt != nil {
+		batch.Verdict, s.out.Verdict = evidence.Verdict, evidence.Verdict
+	}
+	s.clockBreakage(batch, inPlace)
+	switch {
+	case batch.AvailableAt != nil && evidence.Action == GateRollback:
+		// Harm is harm, whether or not every replica is still there.
+		s.failGate(evidence.Message)
+	case !inPlace:
 		s.say(v1alpha1.PhaseProgressing, v1alpha1.ReasonWaitingForReplicas,
 			"batch %d: %d of %d replicas of %s are available", s.state.CurrentBatch, s.seen.New.Updated, batch.Target, s.plan.NewName)
 		s.noteHold()
-		return
-	}
-	batch.Verdict, s.out.Verdict = verdict, verdict
-	switch {
-	case verdict == v1alpha1.VerdictFail:
-		s.failGate()
-	case verdict != v1alpha1.VerdictPass:
-		s.say(v1alpha1.PhaseAnalyzing, v1alpha1.ReasonAnalyzing, "batch %d is available; the gate has no verdict yet (%s)", s.state.CurrentBatch, verdict)
+	case evidence.Action == GatePause:
+		s.say(v1alpha1.PhaseAwaitingApproval, v1alpha1.ReasonGatePaused, "batch %d waits for a person: %s", s.state.CurrentBatch, evidence.Message)
+	case evidence.Action != GatePromote:
+		s.say(v1alpha1.PhaseAnalyzing, v1alpha1.ReasonAnalyzing, "batch %d is available and held: %s", s.state.CurrentBatch, evidence.Message)
 		s.noteHold()
 	case s.plan.Paused:
 		s.say(v1alpha1.PhaseProgressing, v1alpha1.ReasonPaused, "batch %d is available; spec.paused holds the next step", s.state.CurrentBatch)
@@ -51,6 +59,37 @@ func (s *step) forward(verdict v1alpha1.Verdict) {
 	default:
 		s.finishBatch(batch, last)
 	}
+}
+
+// unlessGated returns the evidence of a batch that no gate can have judged yet.
+func (e Evidence) unlessGated() Evidence {
+	if e == NoGate {
+		return e
+	}
+	return Evidence{Action: GateHold, Message: "its evidence begins now"}
+}
+
+// applied says that the Deployments have been asked for what the batch wants: the new one
+// at its target. What the old one gives up follows what becomes available.
+func (s *step) applied(target int32) bool {
+	return s.seen.New.Exists && s.seen.New.Current && s.seen.New.Replicas == target
+}
+
+// clockBreakage keeps since when a batch that was available is not any more. Its evidence
+// and its start stay what they are; longer than the progress deadline shows as Stalled.
+func (s *step) clockBreakage(batch *v1alpha1.BatchStatus, inPlace bool) {
+	switch {
+	case inPlace || batch.AvailableAt == nil:
+		batch.BrokenAt = nil
+		return
+	case batch.BrokenAt == nil:
+		batch.BrokenAt = new(stamp(s.now))
+	}
+	if left := batch.BrokenAt.Add(s.plan.ProgressDeadline).Sub(s.now); left > 0 {
+		s.requeue(left)
+		return
+	}
+	s.out.Stalled = true
 }
 
 // finishBatch ends a batch and begins the next. What the next one does waits for the next
@@ -155,14 +194,14 @@ func (s *step) removeOld() {
 
 // failGate answers evidence of harm: back to the old version, or, when there is none,
 // a stop for a person.
-func (s *step) failGate() {
+func (s *step) failGate(evidence string) {
 	if s.plan.OldName == "" {
 		s.finish(v1alpha1.OutcomeFailed)
-		s.out.Actions = nil
-		s.say(v1alpha1.PhaseFailed, v1alpha1.ReasonGateFailed, "the gate failed batch %d and there is no old version to go back to", s.state.CurrentBatch)
+		s.out.Actions, s.out.Stalled = nil, true
+		s.say(v1alpha1.PhaseFailed, v1alpha1.ReasonGateFailed, "the gate failed batch %d and there is no old version to go back to: %s", s.state.CurrentBatch, evidence)
 		return
 	}
-	s.startRollback(fmt.Sprintf("the gate failed batch %d", s.state.CurrentBatch))
+	s.startRollback(fmt.Sprintf("the gate failed batch %d: %s", s.state.CurrentBatch, evidence))
 	s.out.Actions = nil
 	s.say(v1alpha1.PhaseRollingBack, v1alpha1.ReasonRollbackStarted, "rolling back: %s", s.state.Rollout.RollbackReason)
 }

@@ -59,8 +59,13 @@ func Events(before, after *v1alpha1.CanaryStatus) []Event {
 			say(corev1.EventTypeNormal, v1alpha1.ReasonBatchFinished, "batch %d is finished", n+1)
 		}
 	}
+	for _, decision := range newDecisions(before, after) {
+		kind, reason := decisionEvent(decision)
+		say(kind, reason, "batch %d: %s", decision.Batch, decision.Evidence)
+	}
 	// A pod that dies and comes back while a person is waited for asks for nothing new.
-	if after.Phase == v1alpha1.PhaseAwaitingApproval && (becameAvailable || before.Phase == v1alpha1.PhaseAnalyzing) {
+	gatePaused := reasonOf(after, v1alpha1.ConditionPaused) == v1alpha1.ReasonGatePaused
+	if after.Phase == v1alpha1.PhaseAwaitingApproval && !gatePaused && (becameAvailable || before.Phase == v1alpha1.PhaseAnalyzing) {
 		say(corev1.EventTypeNormal, v1alpha1.ReasonAwaitingApproval, "%s", after.Message)
 	}
 	if isPaused := paused(after); paused(before) != isPaused {
@@ -93,6 +98,35 @@ func Events(before, after *v1alpha1.CanaryStatus) []Event {
 		say(corev1.EventTypeWarning, v1alpha1.ReasonDeadlineExceeded, "the rollback is past its deadline: %s", after.Message)
 	}
 	return events
+}
+
+// newDecisions returns the gate's decisions that before does not know.
+func newDecisions(before, after *v1alpha1.CanaryStatus) []v1alpha1.GateDecision {
+	if after.Gate == nil {
+		return nil
+	}
+	var known []v1alpha1.GateDecision
+	if before.Gate != nil {
+		known = before.Gate.Decisions
+	}
+	return slices.DeleteFunc(slices.Clone(after.Gate.Decisions), func(d v1alpha1.GateDecision) bool {
+		return slices.ContainsFunc(known, func(k v1alpha1.GateDecision) bool {
+			return k.Time.Equal(&d.Time) && k.Batch == d.Batch && k.Verdict == d.Verdict && k.Action == d.Action
+		})
+	})
+}
+
+// decisionEvent returns the type and the reason of a decision's event.
+func decisionEvent(d v1alpha1.GateDecision) (string, v1alpha1.Reason) {
+	switch {
+	case d.Action == string(GatePause):
+		return corev1.EventTypeWarning, v1alpha1.ReasonGatePaused
+	case d.Action == GateOverride:
+		return corev1.EventTypeNormal, v1alpha1.ReasonGateOverridden
+	case d.Verdict == v1alpha1.VerdictFail || d.Verdict == v1alpha1.VerdictError:
+		return corev1.EventTypeWarning, gateReason(d.Verdict)
+	}
+	return corev1.EventTypeNormal, gateReason(d.Verdict)
 }
 
 func rolloutOf(status *v1alpha1.CanaryStatus) v1alpha1.RolloutStatus {

@@ -12,9 +12,9 @@ import (
 // called again with the outcome of a half-done earlier decision: every action describes
 // a wanted state, not a change.
 //
-// The gate's verdict matters only once the current batch is available. The deadline is
+// The gate's evidence matters only once the current batch is available. The deadline is
 // judged before anything else can fail, and a rollback is legal from every state.
-func Next(plan Plan, seen Observed, state State, verdict v1alpha1.Verdict, now time.Time) Decision {
+func Next(plan Plan, seen Observed, state State, evidence Evidence, now time.Time) Decision {
 	s := step{plan: plan, seen: seen, state: state, now: now}
 	if waits := s.begin(); waits {
 		return s.out
@@ -33,14 +33,11 @@ func Next(plan Plan, seen Observed, state State, verdict v1alpha1.Verdict, now t
 	case plan.Type == v1alpha1.NormalDeploy:
 		s.normal()
 	case rollout.Outcome == v1alpha1.OutcomeFailed:
-		s.out.Stalled = true
-		s.say(v1alpha1.PhaseFailed, v1alpha1.ReasonDeadlineExceeded,
-			"batch %d was not available within %s; nothing is changed until it is rolled back, retried or replaced by a new version",
-			s.state.CurrentBatch, plan.ProgressDeadline)
+		s.failed()
 	case rollout.Outcome == v1alpha1.OutcomeCompleted:
 		s.say(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted, "%s is released", plan.NewName)
 	default:
-		s.forward(verdict)
+		s.forward(evidence)
 	}
 	for name, workload := range map[string]Workload{plan.NewName: seen.New, plan.OldName: seen.Old} {
 		if action := s.out.Actions[name]; action.Verb == Apply {
@@ -63,6 +60,18 @@ type step struct {
 
 func (s *step) say(phase v1alpha1.Phase, reason v1alpha1.Reason, format string, args ...any) {
 	s.out.Phase, s.out.Reason, s.out.Message = phase, reason, fmt.Sprintf(format, args...)
+}
+
+// failed says why nothing is done any more: a missed deadline, or, in a batch that had been
+// available, the gate.
+func (s *step) failed() {
+	s.out.Stalled = true
+	reason, why := v1alpha1.ReasonDeadlineExceeded, fmt.Sprintf("was not available within %s", s.plan.ProgressDeadline)
+	if s.state.Batches[s.state.CurrentBatch-1].AvailableAt != nil {
+		reason, why = v1alpha1.ReasonGateFailed, "was failed by the gate and there is no old version to go back to"
+	}
+	s.say(v1alpha1.PhaseFailed, reason, "batch %d %s; nothing is changed until it is rolled back, retried or replaced by a new version",
+		s.state.CurrentBatch, why)
 }
 
 // begin starts a rollout when the id changed or a finished one is to be retried. It
@@ -149,6 +158,7 @@ func drain(workload Workload, keep int32) Action {
 
 // finish records how the attempt ended. It is called once for each end.
 func (s *step) finish(outcome v1alpha1.Outcome) {
+	keepFirstEnd(s.state.Rollout)
 	s.state.Rollout.Outcome = outcome
 	s.state.Rollout.FinishedAt = new(stamp(s.now))
 }
@@ -157,7 +167,9 @@ func (s *step) finish(outcome v1alpha1.Outcome) {
 // Canary says NormalDeploy; only the phase remembers whether it has been available once.
 func (s *step) normal() {
 	batch, rollout := &s.state.Batches[0], s.state.Rollout
-	batch.Target = s.plan.Total
+	if batch.FinishedAt == nil {
+		batch.Target = s.plan.Total
+	}
 	if !s.plan.Paused {
 		s.out.act(s.plan.NewName, Action{Verb: Apply, Replicas: s.plan.Total})
 	}

@@ -39,6 +39,8 @@ type Plan struct {
 	Approved int32
 	// Paused stops batches from advancing.
 	Paused bool
+	// Gated says that evidence decides, not approval alone.
+	Gated bool
 	// ProgressDeadline bounds the time from a batch's start to its availability.
 	ProgressDeadline time.Duration
 }
@@ -93,6 +95,7 @@ func NewPlan(c *v1alpha1.Canary, r *v1alpha1.Release, total int32) Plan {
 		Pause:            c.Spec.Info.PauseType,
 		Approved:         r.Approved,
 		Paused:           c.Spec.Paused,
+		Gated:            c.Spec.Gate != nil && c.Spec.Info.Type != v1alpha1.NormalDeploy,
 		ProgressDeadline: time.Duration(*c.Spec.ProgressDeadlineSeconds) * time.Second,
 	}
 	if r.Old != nil {

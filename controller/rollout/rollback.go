@@ -9,6 +9,7 @@ func (s *step) startRollback(reason string) {
 	rollout := s.state.Rollout
 	rollout.RollbackStartedAt = new(stamp(s.now))
 	rollout.RollbackReason = reason
+	keepFirstEnd(rollout)
 	rollout.Outcome, rollout.FinishedAt = "", nil
 }
 
@@ -43,4 +44,11 @@ func (s *step) rollback() {
 		return
 	}
 	s.out.Stalled = true
+}
+
+// keepFirstEnd remembers how an attempt that goes on had ended.
+func keepFirstEnd(r *v1alpha1.RolloutStatus) {
+	if r.Outcome != "" && r.FinishedAt != nil && r.EndedFirst == nil {
+		r.EndedFirst = &v1alpha1.RolloutEnd{Outcome: r.Outcome, FinishedAt: *r.FinishedAt}
+	}
 }

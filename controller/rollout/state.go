@@ -64,6 +64,34 @@ type Observed struct {
 	Retiring map[string]Workload
 }
 
+// Evidence is what the gate makes of the current batch.
+type Evidence struct {
+	Verdict v1alpha1.Verdict
+	Action  GateAction
+	// Message says in one sentence what it rests on.
+	Message string
+}
+
+// GateAction is what the gate wants done with the batch.
+type GateAction string
+
+// The actions of a gate.
+const (
+	// GateHold waits for a verdict.
+	GateHold GateAction = "Hold"
+	// GatePromote lets the batch finish.
+	GatePromote GateAction = "Promote"
+	// GatePause leaves everything as it is until a person decides.
+	GatePause GateAction = "Pause"
+	// GateRollback goes back to the old version.
+	GateRollback GateAction = "Rollback"
+	// GateOverride in a recorded decision says that a person let the batch through.
+	GateOverride = "Override"
+)
+
+// NoGate is the evidence without spec.gate: approval alone decides.
+var NoGate = Evidence{Verdict: v1alpha1.VerdictPass, Action: GatePromote}
+
 // State is what a rollout remembers between syncs. All of it is in status.
 type State struct {
 	Rollout      *v1alpha1.RolloutStatus
@@ -114,6 +142,8 @@ type Decision struct {
 	Message string
 	// Verdict of the current batch; empty when there is none.
 	Verdict v1alpha1.Verdict
+	// Gate is the evidence to keep in status; the reconciler fills it in.
+	Gate *v1alpha1.GateStatus
 	// Stalled says that a deadline has passed.
 	Stalled bool
 	// Actions on Deployments by name. A name that is missing is left alone.

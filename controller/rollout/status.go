@@ -20,6 +20,7 @@ func Status(previous *v1alpha1.CanaryStatus, generation int64, plan Plan, seen O
 	status.ObservedGeneration = generation
 	status.Phase, status.Message, status.Verdict = d.Phase, Clip(d.Message), d.Verdict
 	status.Rollout, status.Batches, status.CurrentBatch = d.State.Rollout, d.State.Batches, d.State.CurrentBatch
+	status.Gate = d.Gate
 	status.Retiring = slices.Sorted(slices.Values(d.State.Retiring))
 	status.TotalReplicas = plan.Total
 	status.Batch = ""
@@ -91,13 +92,16 @@ func conditions(plan Plan, seen Observed, d Decision) []metav1.Condition {
 	pausedReason, pausedMessage := v1alpha1.ReasonAsExpected, "not paused"
 	switch {
 	case d.Phase == v1alpha1.PhaseAwaitingApproval:
-		paused, pausedReason, pausedMessage = metav1.ConditionTrue, v1alpha1.ReasonAwaitingApproval, d.Message
+		paused, pausedReason, pausedMessage = metav1.ConditionTrue, d.Reason, d.Message
 	case plan.Paused:
 		paused, pausedReason, pausedMessage = metav1.ConditionTrue, v1alpha1.ReasonPaused, "spec.paused is true"
 	}
 	stalledReason, stalledMessage := v1alpha1.ReasonAsExpected, "within its deadline"
 	if d.Stalled {
 		stalled, stalledReason, stalledMessage = metav1.ConditionTrue, v1alpha1.ReasonDeadlineExceeded, d.Message
+		if d.Reason == v1alpha1.ReasonGateFailed {
+			stalledReason = d.Reason
+		}
 	}
 	available := seen.New.Available
 	if plan.OldName != "" && !plan.SameName() {
@@ -116,9 +120,41 @@ func conditions(plan Plan, seen Observed, d Decision) []metav1.Condition {
 		condition(v1alpha1.ConditionProgressing, progressing, d.Reason, d.Message),
 		availability,
 		condition(v1alpha1.ConditionPaused, paused, pausedReason, pausedMessage),
-		condition(v1alpha1.ConditionGateHealthy, metav1.ConditionTrue, v1alpha1.ReasonNoGate, "spec.gate is not set"),
+		gateCondition(plan, d),
 		condition(v1alpha1.ConditionStalled, stalled, stalledReason, stalledMessage),
 	}
+}
+
+// gateCondition says whether the gate has what it needs to judge, and what it judged.
+func gateCondition(plan Plan, d Decision) metav1.Condition {
+	status, reason, message := metav1.ConditionTrue, v1alpha1.ReasonNoGate, "spec.gate is not set"
+	switch {
+	case !plan.Gated:
+	case d.Gate == nil || d.Gate.Verdict == "":
+		status, reason, message = metav1.ConditionUnknown, v1alpha1.ReasonAnalyzing, "no batch has been judged yet"
+	default:
+		message, reason = d.Gate.Message, gateReason(d.Gate.Verdict)
+		switch d.Gate.Verdict {
+		case v1alpha1.VerdictNoData:
+			status = metav1.ConditionUnknown
+		case v1alpha1.VerdictError, v1alpha1.VerdictFail:
+			status = metav1.ConditionFalse
+		}
+	}
+	return condition(v1alpha1.ConditionGateHealthy, status, reason, message)
+}
+
+// gateReason names a verdict in conditions and events.
+func gateReason(verdict v1alpha1.Verdict) v1alpha1.Reason {
+	switch verdict {
+	case v1alpha1.VerdictPass:
+		return v1alpha1.ReasonGatePassed
+	case v1alpha1.VerdictFail:
+		return v1alpha1.ReasonGateFailed
+	case v1alpha1.VerdictError:
+		return v1alpha1.ReasonGateError
+	}
+	return v1alpha1.ReasonGateNoData
 }
 
 func condition(kind string, status metav1.ConditionStatus, reason v1alpha1.Reason, message string) metav1.Condition {

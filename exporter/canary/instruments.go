@@ -23,16 +23,6 @@ const (
 	ReconcileError    ReconcileResult = "error"
 )
 
-// CheckKind is a kind of check of the gate.
-type CheckKind string
-
-// The kinds of checks.
-const (
-	CheckProportion CheckKind = "proportion"
-	CheckThreshold  CheckKind = "threshold"
-	CheckAlert      CheckKind = "alert"
-)
-
 // QueryResult is how a query of the gate ended.
 type QueryResult string
 
@@ -100,7 +90,7 @@ func (i *Instruments) initialise() {
 		i.rollouts.WithLabelValues(string(r))
 		i.rolloutDuration.WithLabelValues(string(r))
 	}
-	for _, k := range []CheckKind{CheckProportion, CheckThreshold, CheckAlert} {
+	for _, k := range v1alpha1.CheckKinds() {
 		for _, v := range []v1alpha1.Verdict{v1alpha1.VerdictPass, v1alpha1.VerdictFail, v1alpha1.VerdictNoData, v1alpha1.VerdictError} {
 			i.decisions.WithLabelValues(string(k), string(v))
 		}
@@ -134,7 +124,7 @@ func (i *Instruments) ObserveReconcile(r ReconcileResult, took time.Duration, tr
 }
 
 // CountGateDecision counts the verdict of one check.
-func (i *Instruments) CountGateDecision(kind CheckKind, verdict v1alpha1.Verdict) {
+func (i *Instruments) CountGateDecision(kind v1alpha1.CheckKind, verdict v1alpha1.Verdict) {
 	i.decisions.WithLabelValues(string(kind), string(verdict)).Inc()
 }
 

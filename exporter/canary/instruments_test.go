@@ -31,7 +31,7 @@ func TestInstrumentsAreThereFromTheStart(t *testing.T) {
 		"canary_batch_duration_seconds":      4,
 		"canary_rollouts_total":              4,
 		"canary_rollout_duration_seconds":    4,
-		"canary_gate_decisions_total":        12,
+		"canary_gate_decisions_total":        16,
 		"canary_gate_query_duration_seconds": 4,
 		"canary_reconcile_total":             4,
 		"canary_reconcile_duration_seconds":  1,
@@ -78,7 +78,7 @@ func TestInstrumentsCount(t *testing.T) {
 		{Kind: RolloutCompleted, Result: Completed, Duration: 120 * time.Second, TraceID: "4bf92f3577b34da6a3ce929d0e0e4736"},
 	})
 	i.ObserveReconcile(ReconcileConflict, 30*time.Millisecond, "")
-	i.CountGateDecision(CheckThreshold, v1alpha1.VerdictNoData)
+	i.CountGateDecision(v1alpha1.CheckThreshold, v1alpha1.VerdictNoData)
 	i.ObserveGateQuery(QueryTimeout, 3*time.Second, strings.Repeat("x", 500))
 	text := scrape(t, reg, "application/openmetrics-text; version=1.0.0")
 	for _, want := range []string{

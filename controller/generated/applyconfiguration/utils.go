@@ -28,6 +28,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &canarycontrollerv1alpha1.CanaryStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("CheckStatus"):
 		return &canarycontrollerv1alpha1.CheckStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("DecisionCheck"):
+		return &canarycontrollerv1alpha1.DecisionCheckApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Gate"):
 		return &canarycontrollerv1alpha1.GateApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("GateAlert"):
@@ -46,6 +48,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &canarycontrollerv1alpha1.ProportionCheckApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RequestCounts"):
 		return &canarycontrollerv1alpha1.RequestCountsApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("RolloutEnd"):
+		return &canarycontrollerv1alpha1.RolloutEndApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RolloutStatus"):
 		return &canarycontrollerv1alpha1.RolloutStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ThresholdCheck"):

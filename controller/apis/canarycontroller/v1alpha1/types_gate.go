@@ -374,4 +374,31 @@ type GateDecision struct {
 	Action string `json:"action"`
 	// Evidence in one sentence.
 	Evidence string `json:"evidence"`
+	// Number counts the decisions about this batch, from 1.
+	// +optional
+	Number int32 `json:"number,omitempty"`
+	// Checks is what the checks had found, of a decision that does more than hold.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Checks []DecisionCheck `json:"checks,omitempty"`
+	// TraceIDs are exemplars of the bad requests that a Fail rests on, at most 10.
+	// +optional
+	// +listType=atomic
+	TraceIDs []string `json:"traceIDs,omitempty"`
+}
+
+// DecisionCheck is what a check had found when a decision was taken.
+type DecisionCheck struct {
+	// Name of the check.
+	Name    string  `json:"name"`
+	Verdict Verdict `json:"verdict"`
+	// +optional
+	Value string `json:"value,omitempty"`
+	// +optional
+	Limit string `json:"limit,omitempty"`
+	// +optional
+	New *RequestCounts `json:"new,omitempty"`
+	// +optional
+	Old *RequestCounts `json:"old,omitempty"`
 }

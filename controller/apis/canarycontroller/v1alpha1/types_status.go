@@ -110,6 +110,10 @@ type RolloutStatus struct {
 	// Outcome is empty while the attempt is under way.
 	// +optional
 	Outcome Outcome `json:"outcome,omitempty"`
+	// EndedFirst is how and when the attempt had ended before it went on: a finished one that
+	// was then rolled back, or a NormalDeploy that became available after its deadline.
+	// +optional
+	EndedFirst *RolloutEnd `json:"endedFirst,omitempty"`
 	// RollbackStartedAt is set from the moment the attempt is being rolled back.
 	// +optional
 	RollbackStartedAt *metav1.Time `json:"rollbackStartedAt,omitempty"`
@@ -126,6 +130,12 @@ type RolloutStatus struct {
 	// ParentSpanID is the span of a CI job that this attempt continues.
 	// +optional
 	ParentSpanID string `json:"parentSpanID,omitempty"`
+}
+
+// RolloutEnd is one end of an attempt.
+type RolloutEnd struct {
+	Outcome    Outcome     `json:"outcome"`
+	FinishedAt metav1.Time `json:"finishedAt"`
 }
 
 // Phase is where a rollout stands.

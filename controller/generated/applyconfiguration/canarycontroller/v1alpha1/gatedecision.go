@@ -22,6 +22,12 @@ type GateDecisionApplyConfiguration struct {
 	Action *string `json:"action,omitempty"`
 	// Evidence in one sentence.
 	Evidence *string `json:"evidence,omitempty"`
+	// Number counts the decisions about this batch, from 1.
+	Number *int32 `json:"number,omitempty"`
+	// Checks is what the checks had found, of a decision that does more than hold.
+	Checks []DecisionCheckApplyConfiguration `json:"checks,omitempty"`
+	// TraceIDs are exemplars of the bad requests that a Fail rests on, at most 10.
+	TraceIDs []string `json:"traceIDs,omitempty"`
 }
 
 // GateDecisionApplyConfiguration constructs a declarative configuration of the GateDecision type for use with
@@ -67,5 +73,36 @@ func (b *GateDecisionApplyConfiguration) WithAction(value string) *GateDecisionA
 // If called multiple times, the Evidence field is set to the value of the last call.
 func (b *GateDecisionApplyConfiguration) WithEvidence(value string) *GateDecisionApplyConfiguration {
 	b.Evidence = &value
+	return b
+}
+
+// WithNumber sets the Number field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Number field is set to the value of the last call.
+func (b *GateDecisionApplyConfiguration) WithNumber(value int32) *GateDecisionApplyConfiguration {
+	b.Number = &value
+	return b
+}
+
+// WithChecks adds the given value to the Checks field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Checks field.
+func (b *GateDecisionApplyConfiguration) WithChecks(values ...*DecisionCheckApplyConfiguration) *GateDecisionApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithChecks")
+		}
+		b.Checks = append(b.Checks, *values[i])
+	}
+	return b
+}
+
+// WithTraceIDs adds the given value to the TraceIDs field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the TraceIDs field.
+func (b *GateDecisionApplyConfiguration) WithTraceIDs(values ...string) *GateDecisionApplyConfiguration {
+	for i := range values {
+		b.TraceIDs = append(b.TraceIDs, values[i])
+	}
 	return b
 }

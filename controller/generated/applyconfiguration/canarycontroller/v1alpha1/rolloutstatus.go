@@ -22,6 +22,9 @@ type RolloutStatusApplyConfiguration struct {
 	FinishedAt *v1.Time `json:"finishedAt,omitempty"`
 	// Outcome is empty while the attempt is under way.
 	Outcome *canarycontrollerv1alpha1.Outcome `json:"outcome,omitempty"`
+	// EndedFirst is how and when the attempt had ended before it went on: a finished one that
+	// was then rolled back, or a NormalDeploy that became available after its deadline.
+	EndedFirst *RolloutEndApplyConfiguration `json:"endedFirst,omitempty"`
 	// RollbackStartedAt is set from the moment the attempt is being rolled back.
 	RollbackStartedAt *v1.Time `json:"rollbackStartedAt,omitempty"`
 	// RollbackReason says who or what asked for the rollback.
@@ -77,6 +80,14 @@ func (b *RolloutStatusApplyConfiguration) WithFinishedAt(value v1.Time) *Rollout
 // If called multiple times, the Outcome field is set to the value of the last call.
 func (b *RolloutStatusApplyConfiguration) WithOutcome(value canarycontrollerv1alpha1.Outcome) *RolloutStatusApplyConfiguration {
 	b.Outcome = &value
+	return b
+}
+
+// WithEndedFirst sets the EndedFirst field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the EndedFirst field is set to the value of the last call.
+func (b *RolloutStatusApplyConfiguration) WithEndedFirst(value *RolloutEndApplyConfiguration) *RolloutStatusApplyConfiguration {
+	b.EndedFirst = value
 	return b
 }
 
