@@ -1,0 +1,120 @@
+package gate
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
+)
+
+// Action is what the gate asks for.
+type Action string
+
+// The actions, as decisions in status name them.
+const (
+	// Hold keeps the batch as it is until there is a verdict.
+	Hold Action = "Hold"
+	// Promote lets the batch finish.
+	Promote Action = "Promote"
+	// Pause keeps the batch as it is until a person decides.
+	Pause Action = "Pause"
+	// Rollback goes back to the old version.
+	Rollback Action = "Rollback"
+	// Override lets the batch finish because a person says so.
+	Override Action = "Override"
+)
+
+// Outcome is what to do about a batch now.
+type Outcome struct {
+	Verdict v1alpha1.Verdict
+	Action  Action
+	// Message says why in one sentence.
+	Message string
+	// HoldLeft is how long the batch may stay without a verdict still; 0 when it no longer may.
+	HoldLeft time.Duration
+}
+
+// trustedFor is for how many intervals a verdict of health may be acted on. After that, as
+// when no controller ran for a while, it takes another evaluation.
+const trustedFor = 3
+
+// Decide says what follows from the status. Override is a person's word that the batch
+// may pass. The result is the status with the decision noted, if it is another than the
+// last; it shares nothing with the arguments, which are only read.
+//
+// Harm acts first, then a pause in force stands until a person ends it, then health
+// promotes, and what is neither is held until the deadline.
+func Decide(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, s Situation, override bool, now time.Time) (Outcome, *v1alpha1.GateStatus) {
+	var after *v1alpha1.GateStatus
+	if current(status, s) {
+		after = status.DeepCopy()
+	} else {
+		after = begin(status, s)
+	}
+	o := outcome(spec, after, override, now)
+	if o.Action == Pause && after.PausedAt == nil {
+		after.PausedAt = new(second(now))
+	}
+	note(after, o, now)
+	return o, after
+}
+
+func outcome(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, override bool, now time.Time) Outcome {
+	deadline := holdDeadline(spec)
+	o := Outcome{
+		Verdict: status.Verdict, Action: Hold, Message: status.Message,
+		HoldLeft: max(0, status.WindowStart.Add(deadline).Sub(now)),
+	}
+	if status.EvaluatedAt == nil {
+		o.Verdict, o.Message = v1alpha1.VerdictNoData, "not evaluated yet"
+	}
+	switch {
+	case override:
+		o.Action = Override
+		o.Message = "a person let the batch through; " + o.Message
+	case o.Verdict == v1alpha1.VerdictFail:
+		o.Action = act(spec.OnFail, v1alpha1.GateRollback)
+	case status.PausedAt != nil:
+		o.Action = Pause
+		o.Message = fmt.Sprintf("waiting for a person since %s; %s", status.PausedAt.UTC().Format(time.RFC3339), o.Message)
+	case o.Verdict == v1alpha1.VerdictPass && trusted(spec, status, now):
+		o.Action = Promote
+	case o.HoldLeft == 0:
+		o.Action = act(spec.OnHold, v1alpha1.GatePause)
+		o.Message = fmt.Sprintf("no verdict within %s; %s", deadline, o.Message)
+	case o.Verdict == v1alpha1.VerdictPass:
+		o.Message = "must be evaluated again, as the last time is too long ago; " + o.Message
+	}
+	return o
+}
+
+// trusted says that the verdict is recent enough to promote by. The minute is for
+// intervals of seconds, in which a slow sync must not make a verdict old.
+func trusted(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, now time.Time) bool {
+	return now.Sub(status.EvaluatedAt.Time) <= max(trustedFor*interval(spec), time.Minute)
+}
+
+func act(configured, otherwise v1alpha1.GateAction) Action {
+	if configured == "" {
+		configured = otherwise
+	}
+	if configured == v1alpha1.GateRollback {
+		return Rollback
+	}
+	return Pause
+}
+
+// note adds the decision to those in status when the verdict or the action has changed, or
+// the batch. The oldest go first.
+func note(status *v1alpha1.GateStatus, o Outcome, now time.Time) {
+	if n := len(status.Decisions); n > 0 {
+		last := status.Decisions[n-1]
+		if last.Batch == status.Batch && last.Verdict == o.Verdict && last.Action == string(o.Action) {
+			return
+		}
+	}
+	decisions := append(status.Decisions, v1alpha1.GateDecision{
+		Time: second(now), Batch: status.Batch, Verdict: o.Verdict, Action: string(o.Action), Evidence: o.Message,
+	})
+	status.Decisions = append([]v1alpha1.GateDecision(nil), decisions[max(0, len(decisions)-maxDecisions):]...)
+}

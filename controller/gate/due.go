@@ -1,0 +1,42 @@
+package gate
+
+import (
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
+)
+
+// Due is how long it is until the gate must be looked at again; 0 means that an evaluation
+// is due now. It depends on nothing but its arguments, so that a controller that starts
+// anew goes on in the rhythm of the one before and judges nothing twice within an interval.
+//
+// The first evaluation comes one to two intervals after the window starts, at a moment
+// that differs from Canary to Canary and from batch to batch, so that many released at
+// once do not ask Prometheus at once. It is never later than the hold deadline, at which
+// Due also ends when the next evaluation is to come after it, for [Decide] to act.
+func Due(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, s Situation, now time.Time) time.Duration {
+	every := interval(spec)
+	deadline := s.WindowStart.Add(holdDeadline(spec))
+	if !current(status, s) || status.EvaluatedAt == nil {
+		first := s.WindowStart.Add(every + spread(s, every))
+		if deadline.Before(first) {
+			first = deadline
+		}
+		return max(0, first.Sub(now))
+	}
+	next := status.EvaluatedAt.Add(every)
+	if now.Before(deadline) && deadline.Before(next) {
+		next = deadline
+	}
+	return max(0, next.Sub(now))
+}
+
+// spread is from 0 to below every, evenly over all Canaries and batches.
+func spread(s Situation, every time.Duration) time.Duration {
+	h := fnv.New64a()
+	// A hash never fails to be written to.
+	_, _ = fmt.Fprintf(h, "%s/%s/%d", s.Namespace, s.Canary, s.Batch)
+	return time.Duration(h.Sum64() % uint64(every))
+}

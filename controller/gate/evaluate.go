@@ -1,0 +1,205 @@
+package gate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
+)
+
+// Limits of the lists in status, as the API documents them.
+const (
+	maxHistory   = 20
+	maxDecisions = 30
+	maxTraceIDs  = 3
+)
+
+// interval and holdDeadline are the spec's, or their defaults in a spec without defaults.
+func interval(spec *v1alpha1.Gate) time.Duration {
+	if spec.Interval == nil || spec.Interval.Duration <= 0 {
+		return v1alpha1.DefaultGateInterval
+	}
+	return spec.Interval.Duration
+}
+
+func holdDeadline(spec *v1alpha1.Gate) time.Duration {
+	if spec.HoldDeadline == nil || spec.HoldDeadline.Duration <= 0 {
+		return v1alpha1.DefaultHoldDeadline
+	}
+	return spec.HoldDeadline.Duration
+}
+
+// second is a time as status keeps it.
+func second(t time.Time) metav1.Time {
+	return metav1.NewTime(t.Truncate(time.Second))
+}
+
+// current says that the status is of the batch and window that are judged now.
+func current(status *v1alpha1.GateStatus, s Situation) bool {
+	start := second(s.WindowStart)
+	return status != nil && status.Batch == s.Batch && status.WindowStart.Equal(&start)
+}
+
+// begin is the status before the first evaluation of a batch. What outlives a batch are the
+// decisions, and of each check the old version's counts.
+func begin(before *v1alpha1.GateStatus, s Situation) *v1alpha1.GateStatus {
+	after := &v1alpha1.GateStatus{Batch: s.Batch, WindowStart: second(s.WindowStart)}
+	if before == nil {
+		return after
+	}
+	before = before.DeepCopy()
+	after.Decisions = before.Decisions
+	for _, check := range before.Checks {
+		if check.Baseline != nil {
+			after.Checks = append(after.Checks, v1alpha1.CheckStatus{
+				Name: check.Name, Kind: check.Kind, Verdict: v1alpha1.VerdictNoData,
+				Message: "not evaluated yet in this batch", Baseline: check.Baseline,
+			})
+		}
+	}
+	return after
+}
+
+// Evaluate judges what was gathered about a batch and returns the status that remembers it.
+// Before is the status of the evaluation before, of the same batch or of another one of the
+// same rollout, or nil. A second evaluation within the second of the one before changes
+// nothing, as status could not tell them apart. The arguments are only read, and the result
+// shares nothing with them.
+func Evaluate(spec *v1alpha1.Gate, before *v1alpha1.GateStatus, s Situation, g Gathered, now time.Time) *v1alpha1.GateStatus {
+	var after *v1alpha1.GateStatus
+	if current(before, s) {
+		after = before.DeepCopy()
+	} else {
+		after = begin(before, s)
+	}
+	at := second(now)
+	if after.EvaluatedAt != nil && after.EvaluatedAt.Equal(&at) {
+		return after
+	}
+	previous := after.Checks
+	after.Checks = nil
+	after.EvaluatedAt = &at
+	after.Evaluations++
+	for i := range spec.Checks {
+		check := &spec.Checks[i]
+		after.Checks = append(after.Checks, evaluateCheck(spec, check, find(previous, check.Name, check.Kind()), s, g[check.Name], now))
+	}
+	for _, alert := range spec.Alerts {
+		name := AlertName(alert)
+		if find(after.Checks, name, v1alpha1.CheckAlert) == nil {
+			after.Checks = append(after.Checks, evaluateAlert(name, find(previous, name, v1alpha1.CheckAlert), s, g[name], now))
+		}
+	}
+	after.Verdict, after.Message = summary(after.Checks)
+	return after
+}
+
+func find(checks []v1alpha1.CheckStatus, name string, kind v1alpha1.CheckKind) *v1alpha1.CheckStatus {
+	for i := range checks {
+		if checks[i].Name == name && checks[i].Kind == kind {
+			return &checks[i]
+		}
+	}
+	return nil
+}
+
+// summary is the verdict over all checks, which is the worst, and what it rests on.
+func summary(checks []v1alpha1.CheckStatus) (v1alpha1.Verdict, string) {
+	if len(checks) == 0 {
+		return v1alpha1.VerdictNoData, "the gate has no checks"
+	}
+	worst, same := 0, 1
+	for i := 1; i < len(checks); i++ {
+		switch a, b := rank(checks[i].Verdict), rank(checks[worst].Verdict); {
+		case a > b:
+			worst, same = i, 1
+		case a == b:
+			same++
+		}
+	}
+	verdict := checks[worst].Verdict
+	message := checks[worst].Name + ": " + checks[worst].Message
+	switch others := same - 1; {
+	case others == 1:
+		message += fmt.Sprintf(" (and 1 more check: %s)", verdict)
+	case others > 1:
+		message += fmt.Sprintf(" (and %d more checks: %s)", others, verdict)
+	}
+	return verdict, message
+}
+
+// worstOf judges every source's evidence; the worst counts. It returns the evidence that
+// the reading is of.
+func worstOf(sources []Evidence, read func(Evidence) reading) (reading, Evidence) {
+	if len(sources) == 0 {
+		return problem("no Prometheus was asked"), Evidence{}
+	}
+	worst, from := read(sources[0]), sources[0]
+	for _, e := range sources[1:] {
+		if r := read(e); r.worse(worst) {
+			worst, from = r, e
+		}
+	}
+	return worst, from
+}
+
+func evaluateCheck(spec *v1alpha1.Gate, check *v1alpha1.GateCheck, before *v1alpha1.CheckStatus, s Situation, sources []Evidence, now time.Time) v1alpha1.CheckStatus {
+	after := v1alpha1.CheckStatus{Name: check.Name, Kind: check.Kind()}
+	switch {
+	case check.Proportion != nil:
+		var baseline *v1alpha1.RequestCounts
+		if before != nil {
+			baseline = before.Baseline
+		}
+		r, from := worstOf(sources, func(e Evidence) reading {
+			return readProportion(spec, check.Proportion, e, s, baseline)
+		})
+		if grew := keepFresh(&r, before, interval(spec), now); grew != nil {
+			after.GrewAt = new(second(*grew))
+		}
+		if r.live != nil {
+			baseline = r.live
+		}
+		after.Baseline = clone(baseline)
+		return record(after, before, r, from)
+	case check.Outlier != nil:
+		r, from := worstOf(sources, func(e Evidence) reading { return readOutlier(check.Outlier, e) })
+		after.Passes, after.Failures = streak(&r, before, check.Outlier.Passes, check.Outlier.Failures)
+		return record(after, before, r, from)
+	case check.Threshold != nil:
+		r, from := worstOf(sources, func(e Evidence) reading { return readThreshold(check.Threshold, e) })
+		after.Passes, after.Failures = streak(&r, before, check.Threshold.Passes, check.Threshold.Failures)
+		return record(after, before, r, from)
+	}
+	return record(after, before, problem("the check has no kind"), Evidence{})
+}
+
+func evaluateAlert(name string, before *v1alpha1.CheckStatus, s Situation, sources []Evidence, now time.Time) v1alpha1.CheckStatus {
+	r, from := worstOf(sources, func(e Evidence) reading { return readAlert(e, s, now) })
+	return record(v1alpha1.CheckStatus{Name: name, Kind: v1alpha1.CheckAlert}, before, r, from)
+}
+
+// record completes the status of a check with what its reading says.
+func record(after v1alpha1.CheckStatus, before *v1alpha1.CheckStatus, r reading, from Evidence) v1alpha1.CheckStatus {
+	after.Verdict, after.Message = r.verdict, r.message
+	after.Value, after.Limit = r.value, r.limit
+	after.New, after.Old = clone(r.newer), clone(r.older)
+	after.Queries = slices.Clone(from.Queries)
+	after.TraceIDs = slices.Clone(from.TraceIDs[:min(len(from.TraceIDs), maxTraceIDs)])
+	if before != nil {
+		after.History = slices.Clone(before.History)
+	}
+	after.History = append(after.History, r.value)
+	after.History = slices.Clone(after.History[max(0, len(after.History)-maxHistory):])
+	return after
+}
+
+func clone(c *v1alpha1.RequestCounts) *v1alpha1.RequestCounts {
+	if c == nil {
+		return nil
+	}
+	return new(*c)
+}
