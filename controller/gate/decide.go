@@ -51,7 +51,7 @@ func Decide(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, s Situation, overr
 	} else {
 		after = begin(status, s)
 	}
-	o := outcome(spec, after, override, now)
+	o := outcome(defaulted(spec), after, override, now)
 	if o.Action == Pause && after.PausedAt == nil {
 		after.PausedAt = new(second(now))
 	}
@@ -60,7 +60,7 @@ func Decide(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, s Situation, overr
 }
 
 func outcome(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, override bool, now time.Time) Outcome {
-	deadline := holdDeadline(spec)
+	deadline := spec.HoldDeadline.Duration
 	o := Outcome{
 		Verdict: status.Verdict, Action: Hold, Message: status.Message,
 		HoldLeft: max(0, status.WindowStart.Add(deadline).Sub(now)),
@@ -73,14 +73,14 @@ func outcome(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, override bool, no
 		o.Action = Override
 		o.Message = "a person let the batch through; " + o.Message
 	case o.Verdict == v1alpha1.VerdictFail:
-		o.Action = act(spec.OnFail, v1alpha1.GateRollback)
+		o.Action = act(spec.OnFail)
 	case status.PausedAt != nil:
 		o.Action = Pause
 		o.Message = fmt.Sprintf("waiting for a person since %s; %s", status.PausedAt.UTC().Format(time.RFC3339), o.Message)
 	case o.Verdict == v1alpha1.VerdictPass && trusted(spec, status, now):
 		o.Action = Promote
 	case o.HoldLeft == 0:
-		o.Action = act(spec.OnHold, v1alpha1.GatePause)
+		o.Action = act(spec.OnHold)
 		o.Message = fmt.Sprintf("no verdict within %s; %s", deadline, o.Message)
 	case o.Verdict == v1alpha1.VerdictPass:
 		o.Message = "must be evaluated again, as the last time is too long ago; " + o.Message
@@ -91,13 +91,10 @@ func outcome(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, override bool, no
 // trusted says that the verdict is recent enough to promote by. The minute is for
 // intervals of seconds, in which a slow sync must not make a verdict old.
 func trusted(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, now time.Time) bool {
-	return now.Sub(status.EvaluatedAt.Time) <= max(trustedFor*interval(spec), time.Minute)
+	return now.Sub(status.EvaluatedAt.Time) <= max(trustedFor*spec.Interval.Duration, time.Minute)
 }
 
-func act(configured, otherwise v1alpha1.GateAction) Action {
-	if configured == "" {
-		configured = otherwise
-	}
+func act(configured v1alpha1.GateAction) Action {
 	if configured == v1alpha1.GateRollback {
 		return Rollback
 	}

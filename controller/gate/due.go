@@ -17,8 +17,9 @@ import (
 // once do not ask Prometheus at once. It is never later than the hold deadline, at which
 // Due also ends when the next evaluation is to come after it, for [Decide] to act.
 func Due(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, s Situation, now time.Time) time.Duration {
-	every := interval(spec)
-	deadline := s.WindowStart.Add(holdDeadline(spec))
+	spec = defaulted(spec)
+	every := max(spec.Interval.Duration, time.Second)
+	deadline := s.WindowStart.Add(spec.HoldDeadline.Duration)
 	if !current(status, s) || status.EvaluatedAt == nil {
 		first := s.WindowStart.Add(every + spread(s, every))
 		if deadline.Before(first) {

@@ -17,19 +17,11 @@ const (
 	maxTraceIDs  = 3
 )
 
-// interval and holdDeadline are the spec's, or their defaults in a spec without defaults.
-func interval(spec *v1alpha1.Gate) time.Duration {
-	if spec.Interval == nil || spec.Interval.Duration <= 0 {
-		return v1alpha1.DefaultGateInterval
-	}
-	return spec.Interval.Duration
-}
-
-func holdDeadline(spec *v1alpha1.Gate) time.Duration {
-	if spec.HoldDeadline == nil || spec.HoldDeadline.Duration <= 0 {
-		return v1alpha1.DefaultHoldDeadline
-	}
-	return spec.HoldDeadline.Duration
+// defaulted is a copy of the spec in which what its author left out is filled in.
+func defaulted(spec *v1alpha1.Gate) *v1alpha1.Gate {
+	c := v1alpha1.Canary{Spec: v1alpha1.CanarySpec{Gate: spec.DeepCopy()}}
+	v1alpha1.SetDefaults(&c)
+	return c.Spec.Gate
 }
 
 // second is a time as status keeps it.
@@ -79,6 +71,7 @@ func Evaluate(spec *v1alpha1.Gate, before *v1alpha1.GateStatus, s Situation, g G
 	if after.EvaluatedAt != nil && after.EvaluatedAt.Equal(&at) {
 		return after
 	}
+	spec = defaulted(spec)
 	previous := after.Checks
 	after.Checks = nil
 	after.EvaluatedAt = &at
@@ -157,7 +150,7 @@ func evaluateCheck(spec *v1alpha1.Gate, check *v1alpha1.GateCheck, before *v1alp
 		r, from := worstOf(sources, func(e Evidence) reading {
 			return readProportion(spec, check.Proportion, e, s, baseline)
 		})
-		if grew := keepFresh(&r, before, interval(spec), now); grew != nil {
+		if grew := keepFresh(&r, before, spec.Interval.Duration, now); grew != nil {
 			after.GrewAt = new(second(*grew))
 		}
 		if r.live != nil {

@@ -53,6 +53,12 @@ func problem(format string, args ...any) reading {
 	return reading{verdict: v1alpha1.VerdictError, message: fmt.Sprintf(format, args...)}
 }
 
+// against is r with the limit that there was no value to compare with.
+func (r reading) against(limit string) reading {
+	r.limit = limit
+	return r
+}
+
 // number is the sample's value, or the reading that says why there is none.
 func (s Sample) number(what string) (float64, *reading) {
 	switch {
@@ -80,11 +86,11 @@ func (s Sample) count(what string) (int64, *reading) {
 	}
 	value = math.Round(value)
 	if value < 0 {
-		r := problem("%s: there cannot be %s requests", what, decimal(value))
+		r := problem("%s: %s is negative", what, decimal(value))
 		return 0, &r
 	}
 	if value > mostRequests {
-		r := problem("%s: %s requests are too many to count", what, decimal(value))
+		r := problem("%s: %s is too many to count", what, decimal(value))
 		return 0, &r
 	}
 	return int64(value), nil

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -63,96 +64,101 @@ func readProportion(spec *v1alpha1.Gate, check *v1alpha1.ProportionCheck, e Evid
 	}
 	newer, none := counts("new", e.NewBad, e.NewTotal)
 	if none != nil {
-		return *none
+		return none.against(check.Max)
 	}
 	r := reading{newer: &newer, limit: check.Max}
-	var older v1alpha1.RequestCounts
-	kind := NoOld
-	var missing *reading
-	switch {
-	case e.OldBad == nil || e.OldTotal == nil:
-	case s.OldReplicas > 0:
-		kind = Concurrent
-		older, missing = counts("old", *e.OldBad, *e.OldTotal)
-		switch {
-		case missing != nil:
-			older = v1alpha1.RequestCounts{}
-		case older.Total == 0:
-			none := noData("the old version has no requests to compare with since the batch became available")
-			missing = &none
-		default:
-			r.live = &older
+	kind, older, missing := olderCounts(e, s, baseline)
+	if older != nil {
+		r.older = older
+		if kind == Concurrent {
+			r.live = older
 		}
-	case baseline != nil && baseline.Total > 0:
-		kind, older = Earlier, *baseline
+	} else {
+		older = &v1alpha1.RequestCounts{}
 	}
-	if kind != NoOld && missing == nil {
-		r.older = &older
-	}
-	if newer.Total == 0 {
-		r.verdict, r.message = v1alpha1.VerdictNoData, "no requests since the batch became available"
-		return r
-	}
-	finding := test.Judge(newer, older, kind)
-	r.value = percent(float64(newer.Bad) / float64(newer.Total))
+	finding := test.Judge(newer, *older, kind)
 	r.verdict = finding.Verdict()
-	if missing != nil && r.verdict != v1alpha1.VerdictFail {
-		// What is over max is so whatever the old version does.
+	switch {
+	case missing != nil && missing.verdict == v1alpha1.VerdictError && r.verdict != v1alpha1.VerdictFail:
 		r.verdict, r.message = missing.verdict, missing.message
-		return r
+	case newer.Total == 0:
+		r.message = "no requests since the batch became available"
+	case missing != nil && r.verdict != v1alpha1.VerdictFail:
+		r.verdict, r.message = missing.verdict, missing.message
+	default:
+		// What is over max is so whatever the old version does.
+		r.message = describe(finding, kind, newer, r.older, check.Max, cmp.Or(check.Harm, percent(test.harm)))
 	}
-	r.message = describe(check, test, finding, newer, older, kind, missing != nil)
+	if newer.Total > 0 {
+		r.value = percent(float64(newer.Bad) / float64(newer.Total))
+	}
 	return r
 }
 
-// describe says in one sentence what the counts show, and which bound is still open.
-func describe(check *v1alpha1.ProportionCheck, t Proportion, f Finding, newer, older v1alpha1.RequestCounts, kind Old, missing bool) string {
+// olderCounts are the counts to compare with; or the reason why there are none although
+// there is something to compare with.
+func olderCounts(e Evidence, s Situation, baseline *v1alpha1.RequestCounts) (Old, *v1alpha1.RequestCounts, *reading) {
+	switch {
+	case s.OldReplicas == 0 && baseline != nil && baseline.Total > 0:
+		return Earlier, baseline, nil
+	case s.OldReplicas == 0 || e.OldBad == nil || e.OldTotal == nil:
+		// What the old version's last pods still do while they go is no measure.
+		return NoOld, nil, nil
+	}
+	older, none := counts("old", *e.OldBad, *e.OldTotal)
+	if none == nil && older.Total == 0 {
+		r := noData("the old version has no requests to compare with since the batch became available")
+		none = &r
+	}
+	if none != nil {
+		return Concurrent, nil, none
+	}
+	return Concurrent, &older, nil
+}
+
+// describe says in one sentence what the counts show, and which bound is still open. Older
+// is nil when there is nothing to compare with.
+func describe(f Finding, kind Old, newer v1alpha1.RequestCounts, older *v1alpha1.RequestCounts, limit, harm string) string {
 	share := func(c v1alpha1.RequestCounts) string {
 		return fmt.Sprintf("%s of %s", percent(float64(c.Bad)/float64(c.Total)), thousands(c.Total))
 	}
 	seen := share(newer) + " requests are bad"
-	old := "the old version"
-	if kind != NoOld && !missing {
-		seen += ", old " + share(older)
+	if older != nil {
+		seen += ", old " + share(*older)
 		if kind == Earlier {
-			seen += " in the batch before"
-			old = "the old version was"
+			seen += " in an earlier batch"
 		}
 	}
-	harm := check.Harm
-	if harm == "" {
-		harm = percent(t.harm)
-	}
-	below, within := "below max "+check.Max, "less than "+harm+" worse than "+old
+	below, within := "below max "+limit, "less than "+harm+" worse than old"
+	var why []string
 	switch f.Verdict() {
 	case v1alpha1.VerdictPass:
-		if kind == NoOld {
-			return seen + ": " + below
+		why = append(why, below)
+		if kind != NoOld {
+			why = append(why, within)
 		}
-		return seen + ": " + below + " and " + within
+		return seen + ": " + strings.Join(why, " and ")
 	case v1alpha1.VerdictFail:
-		var why []string
 		if f.OverMax {
-			why = append(why, "over max "+check.Max)
+			why = append(why, "over max "+limit)
 		}
 		if f.Worse && kind == Earlier {
-			why = append(why, "more than "+harm+" worse than "+old)
+			why = append(why, "more than "+harm+" worse than old")
 		} else if f.Worse {
-			why = append(why, "worse than "+old)
+			why = append(why, "worse than old")
 		}
 		return seen + ": " + strings.Join(why, " and ")
 	}
 	if f.Shared {
-		return seen + ": over max " + check.Max + ", but so is the old version, which a rollback would not mend"
+		return seen + ": over max " + limit + ", but so is the old version, which a rollback would not mend"
 	}
-	var open []string
 	if !f.BelowMax {
-		open = append(open, below)
+		why = append(why, below)
 	}
 	if !f.WithinHarm {
-		open = append(open, within)
+		why = append(why, within)
 	}
-	return seen + "; more evidence is needed that this is " + strings.Join(open, " and ")
+	return seen + "; more evidence is needed that this is " + strings.Join(why, " and ")
 }
 
 // keepFresh turns evidence of health into NoData when the new version has had no requests

@@ -23,11 +23,11 @@ func readThreshold(check *v1alpha1.ThresholdCheck, e Evidence) reading {
 	}
 	if check.MinSamples > 0 {
 		if e.Samples == nil {
-			return problem("samples: the query was not asked")
+			return problem("samples: the query was not asked").against(r.limit)
 		}
 		samples, none := e.Samples.count("samples")
 		if none != nil {
-			return *none
+			return none.against(r.limit)
 		}
 		r.samples = samples
 		if samples < check.MinSamples {
@@ -38,25 +38,25 @@ func readThreshold(check *v1alpha1.ThresholdCheck, e Evidence) reading {
 	}
 	value, none := e.Value.number("value")
 	if none != nil {
-		return *none
+		return none.against(r.limit)
 	}
 	return compare(r, value, decimal(value), check.Max, check.Min)
 }
 
 // readOutlier compares one source's share of ejected endpoints, from 0 to 1, with the limit.
 func readOutlier(check *v1alpha1.OutlierCheck, e Evidence) reading {
-	value, none := e.Value.number("share of ejected endpoints")
-	if none != nil {
-		return *none
-	}
-	if value < 0 || value > 1 {
-		return problem("share of ejected endpoints: %s is not from 0 to 1", decimal(value))
-	}
 	limit, ok := v1alpha1.Fraction(check.Max)
 	if !ok {
 		return problem("max is not a percentage: %q", check.Max)
 	}
 	r := reading{limit: "max " + check.Max}
+	value, none := e.Value.number("share of ejected endpoints")
+	if none != nil {
+		return none.against(r.limit)
+	}
+	if value < 0 || value > 1 {
+		return problem("share of ejected endpoints: %s is not from 0 to 1", decimal(value)).against(r.limit)
+	}
 	return compare(r, value, percent(value), strconv.FormatFloat(limit, 'f', -1, 64), "")
 }
 
@@ -95,7 +95,6 @@ func streak(r *reading, before *v1alpha1.CheckStatus, needPasses, needFailures i
 	if before != nil {
 		passes, failures = before.Passes, before.Failures
 	}
-	needPasses, needFailures = max(1, needPasses), max(1, needFailures)
 	switch r.verdict {
 	case v1alpha1.VerdictPass:
 		passes, failures = passes+1, 0
