@@ -72,7 +72,8 @@ func parallel(t *testing.T) *space {
 	t.Helper()
 	t.Parallel()
 	env.shared.once.Do(func() {
-		op, err := env.startOperator("--leader-elect=false", "--workers", "8", "--kube-api-qps", "200", "--kube-api-burst", "400")
+		op, err := env.startOperator("--leader-elect=false", "--workers", "8", "--kube-api-qps", "200", "--kube-api-burst", "400",
+			"--gate-allow", "127.0.0.0/8")
 		if err != nil {
 			panic(err)
 		}

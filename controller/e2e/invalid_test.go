@@ -40,7 +40,10 @@ func TestInvalidManifestsChangeNothing(t *testing.T) {
 		"same name":    {func(c *v1alpha1.Canary) { c.Spec.Info.NewDeploymentYaml = v("old", 4).String() }, `spec.info.newDeploymentYaml: Invalid value: metadata.name is "old" in old and new`},
 		"old manifest": {func(c *v1alpha1.Canary) { c.Spec.Info.OldDeploymentYaml = "kind: Job\napiVersion: batch/v1\n" }, `spec.info.oldDeploymentYaml: Invalid value: line 1: kind is "Job"`},
 		"ABTest":       {func(c *v1alpha1.Canary) { c.Spec.Info.Type = v1alpha1.ABTest }, "spec.info.type: Forbidden: ABTest is not supported yet"},
-		"gate":         {func(c *v1alpha1.Canary) { c.Spec.Gate = &v1alpha1.Gate{} }, "spec.gate: Forbidden"},
+		"gate": {func(c *v1alpha1.Canary) {
+			c.Spec.Info.Type = v1alpha1.NormalDeploy
+			c.Spec.Gate = gatedCanary("http://prometheus").Spec.Gate
+		}, "spec.gate: Forbidden: NormalDeploy has no batches to judge"},
 		"refused by the API server": {func(c *v1alpha1.Canary) {
 			c.Spec.Info.NewDeploymentYaml = replaceOnce(good, "image: ", "imagePullPolicy: Sometimes\n        image: ")
 		}, `spec.info.newDeploymentYaml: Deployment.apps "new" is invalid: spec.template.spec.containers[0].imagePullPolicy`},

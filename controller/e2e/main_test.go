@@ -30,6 +30,9 @@ type cluster struct {
 	// binary is the operator's executable.
 	binary string
 	dir    string
+	// ctx is that of the whole run, atEnd what ends with it.
+	ctx    context.Context
+	atEnd  []func() error
 	shared struct {
 		once sync.Once
 		op   *operator
@@ -88,7 +91,13 @@ func runTests(m *testing.M) (code int, err error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("building the operator: %w\n%s", err, out)
 	}
+	env.ctx = ctx
 	code = m.Run()
+	for _, end := range env.atEnd {
+		if endErr := end(); endErr != nil && err == nil {
+			code, err = 1, endErr
+		}
+	}
 	if env.shared.op != nil {
 		env.shared.op.stop()
 	}

@@ -44,6 +44,8 @@ type Options struct {
 	Resync time.Duration
 	// Now is the clock; nil for time.Now.
 	Now func() time.Time
+	// Gatherer asks for evidence; nil when no Canary can have any.
+	Gatherer Gatherer
 	// Observer hears of syncs and status changes; nil for none.
 	Observer Observer
 }
@@ -51,10 +53,13 @@ type Options struct {
 // Observer hears what the controller did. Its methods are called from several workers
 // at once and must not block.
 type Observer interface {
-	// Synced tells of one finished sync.
-	Synced(took time.Duration, err error)
-	// StatusWritten tells of a status that the API server has accepted.
-	StatusWritten(before, after *v1alpha1.CanaryStatus)
+	// Synced tells of one finished sync, and of the trace of the rollout it was about.
+	Synced(took time.Duration, traceID string, err error)
+	// StatusWritten tells of a status that the API server has accepted. Both objects are
+	// only to be read.
+	StatusWritten(before, after *v1alpha1.Canary)
+	// Deleted tells of a Canary that is about to go, perhaps more than once.
+	Deleted(c *v1alpha1.Canary)
 }
 
 // Controller reconciles Canaries. Create it with New, call Start once, then Run once.
@@ -63,6 +68,7 @@ type Controller struct {
 	canaries versioned.Interface
 	now      func() time.Time
 	observer Observer
+	gatherer Gatherer
 
 	factories   []interface{ Start(<-chan struct{}) }
 	shutdown    []interface{ Shutdown() }
@@ -73,9 +79,12 @@ type Controller struct {
 	autoscaler  cache.SharedIndexInformer
 	autoscalers autoscalinglisters.HorizontalPodAutoscalerLister
 
-	queue    workqueue.TypedRateLimitingInterface[cache.ObjectName]
-	recorder record.EventRecorder
-	events   record.EventBroadcaster
+	queue workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	// gates are the Canaries whose evidence is due, gatherings the evidence by Canary.
+	gates      workqueue.TypedInterface[cache.ObjectName]
+	gatherings sync.Map
+	recorder   record.EventRecorder
+	events     record.EventBroadcaster
 
 	// ledger remembers what this process wrote last, by Deployment.
 	ledger ledger
@@ -97,7 +106,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	autoscaler := kubeFactory.Autoscaling().V2().HorizontalPodAutoscalers()
 
 	c := &Controller{
-		kube: o.Kubernetes, canaries: o.Canaries, now: o.Now, observer: o.Observer,
+		kube: o.Kubernetes, canaries: o.Canaries, now: o.Now, observer: o.Observer, gatherer: o.Gatherer,
 		factories:   []interface{ Start(<-chan struct{}) }{kubeFactory, canaryFactory},
 		shutdown:    []interface{ Shutdown() }{kubeFactory, canaryFactory},
 		canary:      canary.Informer(),
@@ -114,6 +123,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 			&workqueue.TypedBucketRateLimiter[cache.ObjectName]{Limiter: rate.NewLimiter(50, 300)},
 		),
 		workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: QueueName})
+	c.gates = workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[cache.ObjectName]{Name: GateQueueName})
 	// A rollout of many batches is many different events about one object; the defaults
 	// would drop all after the 25th and merge similar ones.
 	c.events = record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(
@@ -152,13 +162,16 @@ func (c *Controller) HasSynced() bool {
 
 // Run works until stop is closed, then finishes the items in work for at most 20 s; when
 // ctx ends it stops at once. It returns after every worker has.
-func (c *Controller) Run(ctx context.Context, stop <-chan struct{}, workers int) error {
+func (c *Controller) Run(ctx context.Context, stop <-chan struct{}, workers, gateWorkers int) error {
 	logger := klog.FromContext(ctx)
 	c.events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.kube.CoreV1().Events("")})
 	defer c.events.Shutdown()
 
 	work, cancel := context.WithCancel(ctx)
 	defer cancel()
+	// Evidence that is still being asked for at the end is of no use to anybody.
+	asking, stopAsking := context.WithCancel(work)
+	defer stopAsking()
 	var group sync.WaitGroup
 	for range workers {
 		group.Go(func() {
@@ -166,11 +179,19 @@ func (c *Controller) Run(ctx context.Context, stop <-chan struct{}, workers int)
 			}
 		})
 	}
-	logger.Info("Workers started", "workers", workers)
+	for range gateWorkers {
+		group.Go(func() {
+			for c.gatherNext(asking) {
+			}
+		})
+	}
+	logger.Info("Workers started", "workers", workers, "gateWorkers", gateWorkers)
 	select {
 	case <-stop:
 	case <-ctx.Done():
 	}
+	stopAsking()
+	c.gates.ShutDown()
 	c.queue.ShutDown()
 	timer := time.AfterFunc(drainTimeout, cancel)
 	defer timer.Stop()
@@ -197,7 +218,7 @@ func (c *Controller) processNext(ctx context.Context) bool {
 	started := c.now()
 	err := c.syncSafely(klog.NewContext(ctx, logger), name)
 	if c.observer != nil {
-		c.observer.Synced(c.now().Sub(started), err)
+		c.observer.Synced(c.now().Sub(started), c.traceOf(name), err)
 	}
 	switch {
 	case err == nil:
@@ -210,6 +231,15 @@ func (c *Controller) processNext(ctx context.Context) bool {
 		c.queue.AddRateLimited(name)
 	}
 	return true
+}
+
+// traceOf returns the trace of a Canary's rollout, or "".
+func (c *Controller) traceOf(name cache.ObjectName) string {
+	canary, err := c.canaryList.Canaries(name.Namespace).Get(name.Name)
+	if err != nil || canary.Status.Rollout == nil {
+		return ""
+	}
+	return canary.Status.Rollout.TraceID
 }
 
 // syncSafely turns a panic into an error, so that one object cannot stop the others.

@@ -26,7 +26,7 @@ type observed struct {
 	phases map[v1alpha1.Phase]int
 }
 
-func (o *observed) Synced(_ time.Duration, err error) {
+func (o *observed) Synced(_ time.Duration, _ string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err != nil {
@@ -34,11 +34,13 @@ func (o *observed) Synced(_ time.Duration, err error) {
 	}
 }
 
-func (o *observed) StatusWritten(_, after *v1alpha1.CanaryStatus) {
+func (o *observed) StatusWritten(_, after *v1alpha1.Canary) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.phases[after.Phase]++
+	o.phases[after.Status.Phase]++
 }
+
+func (o *observed) Deleted(*v1alpha1.Canary) {}
 
 // TestAPanicInOneItemDoesNotStopTheOthers needs an API client that panics, which no real
 // API server brings about.
@@ -63,7 +65,7 @@ func TestAPanicInOneItemDoesNotStopTheOthers(t *testing.T) {
 		t.Fatal("caches were not filled")
 	}
 	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx, stop, 1) }()
+	go func() { done <- c.Run(ctx, stop, 1, 1) }()
 
 	deadline := time.Now().Add(20 * time.Second)
 	for {

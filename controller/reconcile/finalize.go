@@ -77,6 +77,9 @@ func (c *Controller) finalize(ctx context.Context, canary *v1alpha1.Canary) erro
 			return nil
 		}
 	}
+	if c.observer != nil {
+		c.observer.Deleted(canary)
+	}
 	return c.setFinalizers(ctx, canary, slices.DeleteFunc(slices.Clone(canary.Finalizers),
 		func(f string) bool { return f == v1alpha1.Finalizer }))
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
 	"github.com/canarycontroller/canary-controller/controller/rollout"
+	"github.com/canarycontroller/canary-controller/controller/trace"
 )
 
 // errConflict wraps optimistic-lock conflicts: somebody else wrote first, which is no fault.
@@ -32,6 +33,7 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
 	cached, err := c.canaryList.Canaries(name.Namespace).Get(name.Name)
 	if apierrors.IsNotFound(err) {
 		c.written.Delete(name)
+		c.gatherings.Delete(name)
 		return nil
 	}
 	if err != nil {
@@ -43,6 +45,9 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
 	}
 	canary := cached.DeepCopy()
 	v1alpha1.SetDefaults(canary)
+	if r := canary.Status.Rollout; r != nil && r.TraceID != "" {
+		ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "traceID", r.TraceID))
+	}
 	if canary.DeletionTimestamp != nil {
 		return c.finalize(ctx, canary)
 	}
@@ -51,18 +56,19 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
 	if len(errs) > 0 {
 		return c.refuse(ctx, canary, reasonFor(canary), errs.ToAggregate().Error())
 	}
-	if canary.Spec.Gate != nil {
-		return c.refuse(ctx, canary, v1alpha1.ReasonUnsupported,
-			"spec.gate: Forbidden: this controller has no gate yet and promotes nothing unchecked; remove spec.gate to promote by approval alone")
-	}
 	view := c.observe(canary, release)
 	if view.stale {
 		klog.FromContext(ctx).V(4).Info("Deployment cache is older than the last write, waiting for its event")
 		return nil
 	}
-	// Without spec.gate nothing is measured and approval alone decides.
-	decision := rollout.Next(view.plan, view.seen, rollout.StateOf(&canary.Status), v1alpha1.VerdictPass, c.now())
+	evidence, gateStatus, again := c.judge(canary, view)
+	decision := rollout.Next(view.plan, view.seen, rollout.StateOf(&canary.Status), evidence, c.now())
+	decision.Gate = gateStatus
 	begun := begins(canary, decision)
+	if begun {
+		decision.Gate = nil
+		identify(ctx, canary, decision.State.Rollout)
+	}
 	if begun || canary.Spec.Info.Type == v1alpha1.NormalDeploy || !runs(canary) && decision.Phase == v1alpha1.PhaseRollingBack {
 		if other := c.conflict(canary, view.plan); other != "" {
 			return c.refuse(ctx, canary, v1alpha1.ReasonWorkloadConflict, other)
@@ -83,7 +89,7 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
 	// Status is written whether or not the step went well, so that progress, deadlines and
 	// the reason of a failure always show. A rollout that could not begin has no state yet.
 	if stepErr != nil && begun {
-		decision.State = rollout.StateOf(&canary.Status)
+		decision.State, decision.Gate = rollout.StateOf(&canary.Status), canary.Status.Gate
 		decision.Phase = v1alpha1.PhasePending
 	}
 	status := rollout.Status(&canary.Status, canary.Generation, view.plan, view.seen, decision, c.now())
@@ -91,10 +97,21 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
 		noteFailure(&canary.Status, status, stepErr, c.now())
 	}
 	writeErr := c.writeStatus(ctx, canary, status)
-	if decision.RequeueAfter > 0 {
-		c.queue.AddAfter(name, decision.RequeueAfter)
+	for _, after := range []time.Duration{decision.RequeueAfter, again} {
+		if after > 0 {
+			c.queue.AddAfter(name, after)
+		}
 	}
 	return errors.Join(stepErr, writeErr)
+}
+
+// identify gives a rollout that begins its trace.
+func identify(ctx context.Context, canary *v1alpha1.Canary, r *v1alpha1.RolloutStatus) {
+	var ignored error
+	r.TraceID, r.ParentSpanID, ignored = trace.IDs(canary.UID, r, canary.Annotations[v1alpha1.AnnotationTraceparent])
+	if ignored != nil {
+		klog.FromContext(ctx).Info("Annotation is ignored, the rollout gets a trace of its own", "annotation", v1alpha1.AnnotationTraceparent, "err", ignored)
+	}
 }
 
 // begins says whether a decision starts a rollout that status does not know yet.
@@ -237,12 +254,20 @@ func (c *Controller) writeStatus(ctx context.Context, canary *v1alpha1.Canary, s
 	}
 	c.written.Store(cache.MetaObjectToName(canary), updated.ResourceVersion)
 	for _, event := range rollout.Events(&before, status) {
-		c.recorder.Event(canary, event.Type, string(event.Reason), event.Message)
+		c.recorder.AnnotatedEventf(canary, traceAnnotation(status), event.Type, string(event.Reason), "%s", event.Message)
 	}
 	if c.observer != nil {
-		c.observer.StatusWritten(&before, status)
+		c.observer.StatusWritten(canary, updated)
 	}
 	return nil
+}
+
+// traceAnnotation puts the rollout's trace on an event.
+func traceAnnotation(status *v1alpha1.CanaryStatus) map[string]string {
+	if status.Rollout == nil || status.Rollout.TraceID == "" {
+		return nil
+	}
+	return map[string]string{v1alpha1.AnnotationTraceID: status.Rollout.TraceID}
 }
 
 // older compares resource versions of one object. Versions that are no numbers, which no

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -11,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -19,6 +21,7 @@ import (
 	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
 	"github.com/canarycontroller/canary-controller/controller/generated/clientset/versioned"
 	"github.com/canarycontroller/canary-controller/controller/reconcile"
+	"github.com/canarycontroller/canary-controller/controller/trace"
 	"github.com/canarycontroller/canary-controller/exporter"
 	"github.com/canarycontroller/canary-controller/exporter/canary"
 )
@@ -83,8 +86,17 @@ func run(ctx context.Context, stop <-chan struct{}, o *options) error {
 	if err != nil {
 		return fmt.Errorf("making the metrics of rollouts: %w", err)
 	}
+	gatherer, err := newGatherer(&o.gate, kube, instruments)
+	if err != nil {
+		return err
+	}
+	spans, err := trace.New(trace.Config{Endpoint: o.otlpEndpoint, Registerer: registry, Logger: slog.Default()})
+	if err != nil {
+		return err
+	}
 	controller, err := reconcile.New(ctx, reconcile.Options{
-		Kubernetes: kube, Canaries: canaries, Namespace: o.namespace, Resync: o.resync, Observer: observer{instruments},
+		Kubernetes: kube, Canaries: canaries, Namespace: o.namespace, Resync: o.resync,
+		Gatherer: gatherer, Observer: observer{instruments, spans},
 	})
 	if err != nil {
 		return fmt.Errorf("making the controller: %w", err)
@@ -140,18 +152,38 @@ func run(ctx context.Context, stop <-chan struct{}, o *options) error {
 	logger.Info("Caches are filled")
 	return elector.lead(ctx, stop, func(ctx context.Context) error {
 		working, done := context.WithCancel(ctx)
-		var sweeps sync.WaitGroup
-		defer sweeps.Wait()
+		var beside sync.WaitGroup
+		defer beside.Wait()
 		defer done()
+		beside.Go(func() {
+			if err := spans.Run(working); err != nil {
+				logger.Error(err, "Rollouts are no longer traced")
+			}
+		})
+		if err := resume(controller, spans); err != nil {
+			return err
+		}
 		if collector != nil {
-			sweeps.Go(func() {
+			beside.Go(func() {
 				if err := runCollector(working, collector); err != nil {
 					logger.Error(err, "Outlier ejections are no longer read")
 				}
 			})
 		}
-		return controller.Run(working, stop, o.workers)
+		return controller.Run(working, stop, o.workers, o.gate.workers)
 	})
+}
+
+// resume sends again what a predecessor may not have sent before it ended.
+func resume(controller *reconcile.Controller, spans *trace.Recorder) error {
+	all, err := controller.Lister().List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("listing Canaries: %w", err)
+	}
+	for _, c := range all {
+		spans.Resume(c)
+	}
+	return nil
 }
 
 func restConfig(o *options) (*rest.Config, error) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,29 +16,10 @@ import (
 
 	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
 	canarylisters "github.com/canarycontroller/canary-controller/controller/generated/listers/canarycontroller/v1alpha1"
-	"github.com/canarycontroller/canary-controller/controller/reconcile"
 	"github.com/canarycontroller/canary-controller/exporter"
 	"github.com/canarycontroller/canary-controller/exporter/canary"
 	"github.com/canarycontroller/canary-controller/exporter/outlier"
 )
-
-// observer turns what the controller did into metrics.
-type observer struct{ instruments *canary.Instruments }
-
-func (o observer) Synced(took time.Duration, err error) {
-	result := canary.ReconcileSuccess
-	switch {
-	case reconcile.IsConflict(err):
-		result = canary.ReconcileConflict
-	case err != nil:
-		result = canary.ReconcileError
-	}
-	o.instruments.ObserveReconcile(result, took, "")
-}
-
-func (o observer) StatusWritten(before, after *v1alpha1.CanaryStatus) {
-	o.instruments.ObserveCompletions(canary.Completions(before, after))
-}
 
 // metricsServer makes the server of /metrics, which listens from now on. It returns nil
 // when there is to be none.
@@ -88,7 +68,7 @@ func outlierCollector(o *options, kube kubernetes.Interface, canaries canarylist
 	if err != nil || kind == outlier.KindNone {
 		return nil, nil, err
 	}
-	config := outlier.Options{Port: o.outlier.port, PrometheusURL: o.prometheusURL}
+	config := outlier.Options{Port: o.outlier.port, PrometheusURL: o.gate.firstPrometheus()}
 	var pods informers.SharedInformerFactory
 	if kind != outlier.KindPrometheus {
 		selector, err := labels.Parse(o.outlier.selector)

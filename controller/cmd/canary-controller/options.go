@@ -28,10 +28,11 @@ type options struct {
 	healthAddr string
 	metrics    metricsOptions
 	outlier    outlierOptions
-	// prometheusURL is the Prometheus that outlier ejections are read from.
-	prometheusURL string
-	election      electionOptions
-	showVersion   bool
+	gate       gateOptions
+	// otlpEndpoint is where the spans of rollouts go.
+	otlpEndpoint string
+	election     electionOptions
+	showVersion  bool
 }
 
 type metricsOptions struct {
@@ -74,7 +75,8 @@ func parse(args []string, output io.Writer) (*options, error) {
 	flags.StringVar(&o.outlier.source, "outlier-source", "none", "where outlier ejections are read: none, envoy-stats, envoy-admin or prometheus")
 	flags.StringVar(&o.outlier.selector, "outlier-proxy-selector", "security.istio.io/tlsMode=istio", "label selector of the pods whose proxies are read")
 	flags.IntVar(&o.outlier.port, "outlier-proxy-port", 0, "port of the proxies; 0 for the source's own")
-	flags.StringVar(&o.prometheusURL, "prometheus-url", "", "address of Prometheus, for --outlier-source prometheus")
+	o.gate.add(flags)
+	flags.StringVar(&o.otlpEndpoint, "otlp-endpoint", "", "OTLP collector for the traces of rollouts, such as http://collector:4317 (gRPC) or http://collector:4318 (HTTP); empty for $OTEL_EXPORTER_OTLP_ENDPOINT, or none")
 	flags.BoolVar(&o.election.enabled, "leader-elect", true, "work only while holding a Lease, so that replicas take over from each other")
 	flags.StringVar(&o.election.namespace, "leader-election-namespace", "", "namespace of the Lease; empty for the pod's own, or default outside a cluster")
 	flags.StringVar(&o.election.id, "leader-election-id", "canary-controller", "name of the Lease")
@@ -95,6 +97,9 @@ func (o *options) validate() error {
 	if _, err := outlier.ParseKind(o.outlier.source); err != nil {
 		return fmt.Errorf("--outlier-source: %w", err)
 	}
+	if err := o.gate.validate(); err != nil {
+		return err
+	}
 	switch {
 	case o.workers < 1:
 		return fmt.Errorf("--workers is %d, it must be at least 1", o.workers)
@@ -112,7 +117,7 @@ func (o *options) validate() error {
 		return errors.New("--metrics-tls-cert-file and --metrics-tls-key-file go together")
 	case o.metrics.certFile != "" && !o.metrics.secure:
 		return errors.New("--metrics-tls-cert-file needs --metrics-secure")
-	case o.outlier.source == string(outlier.KindPrometheus) && o.prometheusURL == "":
+	case o.outlier.source == string(outlier.KindPrometheus) && len(o.gate.prometheus) == 0:
 		return errors.New("--outlier-source prometheus needs --prometheus-url")
 	case o.election.enabled && o.election.id == "":
 		return errors.New("--leader-election-id must not be empty")

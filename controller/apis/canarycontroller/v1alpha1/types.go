@@ -166,6 +166,8 @@ const (
 	AnnotationPromote = GroupName + "/promote"
 	// AnnotationTraceparent, set by a CI job, is the W3C trace context that the rollout's trace continues.
 	AnnotationTraceparent = GroupName + "/traceparent"
+	// AnnotationTraceID on an event is the trace of the rollout that it is about.
+	AnnotationTraceID = GroupName + "/trace-id"
 	// AnnotationCanary on a Deployment names the Canary that last applied it.
 	AnnotationCanary = GroupName + "/canary"
 	// AnnotationManifest on a Deployment is a hash of the manifest it was last applied from.
