@@ -181,7 +181,11 @@ func (a attempt) fillBatch(s *tracepb.Span, p piece) {
 	switch p.kind {
 	case kindBatch:
 		during(s, &status.StartedAt, b.end.at)
-		add(s, number(AttrTarget, int64(status.Target)), text(AttrResult, b.end.result))
+		add(s, text(AttrResult, b.end.result))
+		if b.end.result != string(v1alpha1.OutcomeFailed) {
+			// A NormalDeploy that failed goes on being applied, and its target follows an autoscaler.
+			add(s, number(AttrTarget, int64(status.Target)))
+		}
 		a.blame(s, b.end.result, p.batch)
 	case kindApply:
 		if b.applied != nil {

@@ -294,7 +294,13 @@ func checkStable(t *testing.T, states []*v1alpha1.Canary) {
 	}
 }
 
-func throughJSON(t *testing.T, c *v1alpha1.Canary) *v1alpha1.Canary {
+// tester is a testing.T or a rapid.T.
+type tester interface {
+	Helper()
+	Fatal(...any)
+}
+
+func throughJSON(t tester, c *v1alpha1.Canary) *v1alpha1.Canary {
 	t.Helper()
 	data, err := json.Marshal(c)
 	if err != nil {
@@ -307,7 +313,7 @@ func throughJSON(t *testing.T, c *v1alpha1.Canary) *v1alpha1.Canary {
 	return &back
 }
 
-func wire(t *testing.T, s *tracepb.Span) string {
+func wire(t tester, s *tracepb.Span) string {
 	t.Helper()
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(s)
 	if err != nil {
