@@ -2,6 +2,7 @@ package gate
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
@@ -104,14 +105,29 @@ func act(configured v1alpha1.GateAction) Action {
 // note adds the decision to those in status when the verdict or the action has changed, or
 // the batch. The oldest go first.
 func note(status *v1alpha1.GateStatus, o Outcome, now time.Time) {
-	if n := len(status.Decisions); n > 0 {
+	d := v1alpha1.GateDecision{
+		Time: second(now), Batch: status.Batch, Verdict: o.Verdict, Action: string(o.Action), Evidence: o.Message, Number: 1,
+	}
+	if n := len(status.Decisions); n > 0 && status.Decisions[n-1].Batch == status.Batch {
 		last := status.Decisions[n-1]
-		if last.Batch == status.Batch && last.Verdict == o.Verdict && last.Action == string(o.Action) {
+		if last.Verdict == d.Verdict && last.Action == d.Action {
 			return
 		}
+		d.Number = last.Number + 1
 	}
-	decisions := append(status.Decisions, v1alpha1.GateDecision{
-		Time: second(now), Batch: status.Batch, Verdict: o.Verdict, Action: string(o.Action), Evidence: o.Message,
-	})
-	status.Decisions = append([]v1alpha1.GateDecision(nil), decisions[max(0, len(decisions)-maxDecisions):]...)
+	if o.Action != Hold && status.EvaluatedAt != nil {
+		for _, c := range status.Checks {
+			d.Checks = append(d.Checks, v1alpha1.DecisionCheck{
+				Name: c.Name, Verdict: c.Verdict, Value: c.Value, Limit: c.Limit, New: clone(c.New), Old: clone(c.Old),
+			})
+			if c.Verdict == v1alpha1.VerdictFail {
+				d.TraceIDs = append(d.TraceIDs, c.TraceIDs...)
+			}
+		}
+		slices.Sort(d.TraceIDs)
+		d.TraceIDs = slices.Compact(d.TraceIDs)
+		d.TraceIDs = d.TraceIDs[:min(len(d.TraceIDs), maxDecisionTraceIDs)]
+	}
+	decisions := append(status.Decisions, d)
+	status.Decisions = slices.Clone(decisions[max(0, len(decisions)-maxDecisions):])
 }

@@ -12,9 +12,10 @@ import (
 
 // Limits of the lists in status, as the API documents them.
 const (
-	maxHistory   = 20
-	maxDecisions = 30
-	maxTraceIDs  = 3
+	maxHistory          = 20
+	maxDecisions        = 30
+	maxTraceIDs         = 3
+	maxDecisionTraceIDs = 10
 )
 
 // defaulted is a copy of the spec in which what its author left out is filled in.

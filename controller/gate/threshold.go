@@ -75,7 +75,7 @@ func compare(r reading, value float64, text, upper, lower string) reading {
 		}
 		limit, err := strconv.ParseFloat(l.text, 64)
 		if err != nil {
-			return problem("limit %q is not a number", l.text)
+			return problem("limit %q is not a number", l.text).against(r.limit)
 		}
 		if l.over(limit) {
 			r.verdict = v1alpha1.VerdictFail
