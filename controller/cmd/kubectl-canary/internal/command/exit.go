@@ -63,7 +63,7 @@ func codeOf(err error) int {
 // explain turns what the API server or the way to it says into one sentence. object is
 // what was asked for, such as Canary prod/web.
 func (a *app) explain(err error, doing, object string) error {
-	var unreachable net.Error
+	var unreachable *net.OpError
 	var address *url.Error
 	switch {
 	case err == nil:

@@ -225,7 +225,7 @@ says, for this rollout only; what it says is shown and has to be confirmed.
 		},
 	}
 	f.bind(cmd)
-	f.waitFlags.bind(cmd, "the rollout is complete or waits for a person again")
+	f.waitFlags.bind(cmd, "the rollout is complete or waits for another approval")
 	cmd.Flags().Int32Var(&o.Batch, "batch", 0, "The batch that may start, the next one by default; with --without-evidence the batch that is let through, the current one by default")
 	cmd.Flags().BoolVar(&o.WithoutEvidence, "without-evidence", false, "Let the current batch through whatever the gate says")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "Do not ask before --without-evidence")
@@ -271,7 +271,7 @@ func (a *app) resumeCommand() *cobra.Command {
 		},
 	}
 	f.bind(cmd)
-	f.waitFlags.bind(cmd, "the rollout is complete or waits for a person")
+	f.waitFlags.bind(cmd, "the rollout is complete or waits for an approval")
 	return cmd
 }
 
@@ -320,7 +320,7 @@ the attempt that ended do not count for the new one, unless --keep-approvals is 
 		},
 	}
 	f.bind(cmd)
-	f.waitFlags.bind(cmd, "the rollout is complete or waits for a person")
+	f.waitFlags.bind(cmd, "the rollout is complete or waits for an approval")
 	cmd.Flags().BoolVar(&keep, "keep-approvals", false, "Let approvals of the attempt that ended count for the new one")
 	return cmd
 }

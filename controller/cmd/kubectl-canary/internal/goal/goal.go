@@ -16,8 +16,8 @@ import (
 type Goal struct {
 	// Phases to reach.
 	Phases []v1alpha1.Phase
-	// Settled is reached when the rollout is complete, or waits for a person at batch
-	// Batch or a later one.
+	// Settled is reached when the rollout is complete, or waits for approval at batch
+	// Batch or a later one. A gate that pauses for a person is an end otherwise.
 	Settled bool
 	Batch   int32
 	// Ignore is a batch about which the gate's wait for a person no longer counts: one has
@@ -52,7 +52,7 @@ func (g Goal) String() string {
 		}
 		return strings.Join(names, " or ")
 	}
-	return "the rollout to complete or to wait for a person"
+	return "its end or the next approval"
 }
 
 // Check says how far c is from the goal, and in words where it stands.
@@ -84,11 +84,14 @@ func (g Goal) Check(c *v1alpha1.Canary) (State, string) {
 	if !g.Settled {
 		return Going, where
 	}
+	if gate := s.Gate; gate != nil && gate.PausedAt != nil && gate.Batch == s.CurrentBatch {
+		if gate.Batch == g.Ignore {
+			return Going, where
+		}
+		return Otherwise, fmt.Sprintf("the gate has paused batch %d for a person: %s", gate.Batch, gate.Message)
+	}
 	if s.Phase == v1alpha1.PhaseAwaitingApproval && s.CurrentBatch >= g.Batch {
 		return Reached, where
-	}
-	if gate := s.Gate; gate != nil && gate.PausedAt != nil && gate.Batch == s.CurrentBatch && gate.Batch != g.Ignore {
-		return Otherwise, fmt.Sprintf("the gate has paused batch %d for a person: %s", gate.Batch, gate.Message)
 	}
 	return Going, where
 }

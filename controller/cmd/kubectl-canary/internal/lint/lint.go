@@ -2,10 +2,11 @@ package lint
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
@@ -13,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
@@ -76,6 +76,9 @@ func File(name string, text []byte, namespace string) Report {
 			number++
 		}
 	}
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
+		return cmp.Or(a.Document-b.Document, a.Line-b.Line)
+	})
 	if number == 0 {
 		r.Notes = append(r.Notes, name+": is empty")
 	}
@@ -233,14 +236,15 @@ func (d *document) object(text []byte, doubled []duplicate, decoded bool) {
 	if !decoded {
 		return
 	}
-	var canary v1alpha1.Canary
-	strict, err := kjson.UnmarshalStrict(text, &canary)
-	if err != nil {
-		d.typeError(err)
-		return
+	canary, strict, mistyped := decode(text)
+	for _, wrong := range mistyped {
+		d.add(wrong.path, wrong.rule, 0)
 	}
 	for _, problem := range strict {
 		d.strictError(problem)
+	}
+	if canary == nil {
+		return
 	}
 	if canary.Kind != "Canary" {
 		d.add("kind", fmt.Sprintf("is %q, it must be Canary", canary.Kind), 0)
@@ -248,7 +252,11 @@ func (d *document) object(text []byte, doubled []duplicate, decoded bool) {
 	if canary.APIVersion != v1alpha1.SchemeGroupVersion.String() {
 		d.add("apiVersion", fmt.Sprintf("is %q, it must be %s", canary.APIVersion, v1alpha1.SchemeGroupVersion), 0)
 	}
-	for _, problem := range d.rules(&canary) {
+	if len(mistyped) > 0 {
+		// Without the values that could not be read, rules about them would mislead.
+		return
+	}
+	for _, problem := range d.rules(canary) {
 		d.add(problem.Field, problem.ErrorBody(), 0)
 	}
 }
@@ -298,15 +306,6 @@ func (d *document) strictError(err error) {
 		return
 	}
 	d.add(match[2], match[1]+" field", 0)
-}
-
-func (d *document) typeError(err error) {
-	var mismatch *json.UnmarshalTypeError
-	if errors.As(err, &mismatch) && mismatch.Field != "" {
-		d.add(mismatch.Field, fmt.Sprintf("must not be a JSON %s", mismatch.Value), 0)
-		return
-	}
-	d.add("", strings.TrimPrefix(err.Error(), "json: "), 0)
 }
 
 var yamlLine = regexp.MustCompile(`line (\d+)`)

@@ -13,7 +13,7 @@ func cell(replicas, total int32, width int) int {
 	if total <= 0 {
 		return 0
 	}
-	return int(math.Round(float64(min(replicas, total)) * float64(width) / float64(total)))
+	return int(math.Round(float64(min(max(0, replicas), total)) * float64(width) / float64(total)))
 }
 
 // bar draws how many replicas of total there are, and how many more are asked for.
@@ -36,10 +36,8 @@ func (p *page) batchBar(c *v1alpha1.Canary, targets []int32, width int) []span {
 	var before int32
 	for n, target := range targets {
 		from, to := cell(before, s.TotalReplicas, width), cell(target, s.TotalReplicas, width)
-		last := n == len(targets)-1
-		if last {
-			to = width
-		}
+		to = max(from, to)
+		last := to == width
 		size := to - from
 		if marks && !last && size > 0 {
 			size--
@@ -59,9 +57,10 @@ func (p *page) batchBar(c *v1alpha1.Canary, targets []int32, width int) []span {
 		if marks && !last && to > from {
 			spans = append(spans, span{plain, p.mark})
 		}
-		before = target
+		before = max(before, target)
 	}
-	return spans
+	// Batches to come that are not known, while the spec cannot be read.
+	return append(spans, span{dim, strings.Repeat(p.empty, width-cell(before, s.TotalReplicas, width))})
 }
 
 // sparkline draws the latest values, oldest first, from nothing to the highest of them;

@@ -36,14 +36,17 @@ func (p *page) gate(c *v1alpha1.Canary) {
 	if verdict == "" {
 		verdict = "no verdict"
 	}
-	p.line(span{bold, pad("Gate", label)}, span{verdictColour(g.Verdict), verdict}, span{plain, "  " + strings.Join(facts, ", ")})
+	indent := label + columns(verdict) + 2
+	said := wrap(clean(strings.Join(facts, ", "), p.ASCII), p.Width-indent)
+	p.line(span{bold, pad("Gate", label)}, span{verdictColour(g.Verdict), verdict + "  "}, span{plain, strings.Join(said[:min(1, len(said))], "")})
+	for _, more := range said[min(1, len(said)):] {
+		p.line(span{plain, strings.Repeat(" ", indent) + more})
+	}
 	if p.Width >= wide {
 		p.checkRows(g.Checks)
 		return
 	}
-	for i := range g.Checks {
-		p.check(&g.Checks[i])
-	}
+	p.checkBlocks(g.Checks)
 }
 
 func (p *page) verdictMark(v v1alpha1.Verdict) string {
@@ -80,25 +83,33 @@ func oldCounts(check *v1alpha1.CheckStatus) string {
 	if check.Old != nil && check.Old.Total > 0 || check.Baseline == nil {
 		return counts("old", check.Old)
 	}
-	return counts("old, earlier,", check.Baseline)
+	return counts("old (earlier batch)", check.Baseline)
 }
 
-// check draws one on a narrow page: verdict, value and trend, then the counts, then why.
-func (p *page) check(check *v1alpha1.CheckStatus) {
-	c := verdictColour(check.Verdict)
-	name := fit(check.Name, 24, p.ellipsis)
-	p.line(span{c, "  " + p.verdictMark(check.Verdict) + " "}, span{bold, pad(name, 15) + " "}, span{c, pad(string(check.Verdict), 6) + " "},
-		span{plain, pad(compared(check), 28) + " "}, span{cyan, p.sparkline(check.History, sparkWidth)})
-	var facts []string
-	for _, fact := range []string{counts("new", check.New), oldCounts(check), streak(check)} {
-		if fact != "" {
-			facts = append(facts, fact)
+// checkBlocks draws checks on a narrow page: verdict, value and trend, then the counts,
+// then why.
+func (p *page) checkBlocks(checks []v1alpha1.CheckStatus) {
+	names, values := 0, 0
+	for i := range checks {
+		names = max(names, min(columns(checks[i].Name), 24))
+		values = max(values, columns(compared(&checks[i])))
+	}
+	for i := range checks {
+		check := &checks[i]
+		c := verdictColour(check.Verdict)
+		room := p.Width - (4 + names + 2 + 8 + values + 2)
+		p.line(span{c, "  " + p.verdictMark(check.Verdict) + " "}, span{bold, pad(fit(check.Name, names, p.ellipsis), names+2)},
+			span{c, pad(string(check.Verdict), 8)}, span{plain, pad(compared(check), values+2)},
+			span{cyan, p.sparkline(check.History, min(sparkWidth, max(0, room)))})
+		var facts []string
+		for _, fact := range []string{counts("new", check.New), oldCounts(check), streak(check)} {
+			if fact != "" {
+				facts = append(facts, fact)
+			}
 		}
-	}
-	if len(facts) > 0 {
 		p.paragraph(4, plain, strings.Join(facts, ", "))
+		p.paragraph(4, dim, check.Message)
 	}
-	p.paragraph(4, dim, check.Message)
 }
 
 func streak(check *v1alpha1.CheckStatus) string {

@@ -78,27 +78,34 @@ func newPage(o Options) *page {
 	return &page{Options: o, glyphs: unicodeGlyphs}
 }
 
-// line writes one line, cut where the page ends, without blanks at its end.
+// line writes one line, cut where the page ends, which an ellipsis shows, and without
+// blanks at its end.
 func (p *page) line(spans ...span) {
-	left, last := p.Width, len(spans)-1
-	for last >= 0 && strings.TrimSpace(spans[last].text) == "" {
-		last--
+	total := 0
+	clear := make([]span, len(spans))
+	for i, s := range spans {
+		clear[i] = span{s.colour, clean(s.text, p.ASCII)}
+		total += columns(clear[i].text)
 	}
-	for i := 0; i <= last && left > 0; i++ {
-		text := clean(spans[i].text, p.ASCII)
-		if i == last {
-			text = strings.TrimRight(text, " ")
+	for i := len(clear) - 1; i >= 0; i-- {
+		trimmed := strings.TrimRight(clear[i].text, " ")
+		total -= len(clear[i].text) - len(trimmed)
+		if clear[i].text = trimmed; trimmed != "" {
+			break
 		}
-		rest := 0
-		for _, later := range spans[i+1 : last+1] {
-			rest += columns(later.text)
+	}
+	room := p.Width
+	if total > room {
+		room -= columns(p.ellipsis)
+	}
+	for _, s := range clear {
+		text := fit(s.text, room, "")
+		room -= columns(text)
+		p.out.WriteString(p.paint(s.colour, text))
+		if text != s.text {
+			p.out.WriteString(p.paint(s.colour, p.ellipsis))
+			break
 		}
-		// A cut shows by an ellipsis, be it at the end of this span.
-		if columns(text) > left || columns(text) == left && rest > 0 {
-			text = fit(text+" ", left, p.ellipsis)
-		}
-		left -= columns(text)
-		p.out.WriteString(p.paint(spans[i].colour, text))
 	}
 	p.out.WriteByte('\n')
 }

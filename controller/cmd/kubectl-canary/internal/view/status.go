@@ -124,8 +124,10 @@ func targets(c *v1alpha1.Canary) []int32 {
 	if plan.ID != s.Rollout.ID || len(plan.Targets) < len(list) {
 		return list
 	}
-	for n, target := range plan.Targets[len(list):] {
-		if n := n + len(list); n > 0 {
+	for n := len(list); n < len(plan.Targets); n++ {
+		target := plan.Targets[n]
+		if n > 0 {
+			// An autoscaler's minimum, which only status knows, raises the later ones too.
 			target = max(target, list[n-1])
 		}
 		list = append(list, target)
@@ -139,7 +141,7 @@ func (p *page) batches(c *v1alpha1.Canary) {
 	if s.TotalReplicas > 0 && len(list) > 0 {
 		p.line()
 		var suffixes [3]string
-		suffixes[0] = fmt.Sprintf("  %d of %d replicas", list[max(0, int(s.CurrentBatch)-1)], s.TotalReplicas)
+		suffixes[0] = fmt.Sprintf("  %d of %d replicas", list[min(max(0, int(s.CurrentBatch)-1), len(list)-1)], s.TotalReplicas)
 		for i, w := range []*v1alpha1.WorkloadStatus{s.New, s.Old} {
 			if w != nil {
 				suffixes[i+1] = fmt.Sprintf("  %d of %d available", w.AvailableReplicas, w.Replicas)
@@ -189,8 +191,16 @@ func (p *page) batchLines(s *v1alpha1.CanaryStatus, list []int32) {
 	if first > 0 {
 		p.line(span{dim, fmt.Sprintf("      %d earlier %s", first, plural(int64(first), "batch", "batches"))})
 	}
+	heads, courses, headWidth, courseWidth := make([]string, end), make([]string, end), 0, 0
 	for n := first; n < end; n++ {
-		head := fmt.Sprintf("%3d to %d %s  ", n+1, list[n], plural(int64(list[n]), "replica", "replicas"))
+		heads[n] = fmt.Sprintf("%3d to %d %s", n+1, list[n], plural(int64(list[n]), "replica", "replicas"))
+		if n < len(s.Batches) {
+			courses[n] = p.course(s.Batches[n], s.Rollout)
+		}
+		headWidth, courseWidth = max(headWidth, len(heads[n])), max(courseWidth, len(courses[n]))
+	}
+	for n := first; n < end; n++ {
+		head := pad(heads[n], headWidth+2)
 		if n >= len(s.Batches) {
 			p.line(span{dim, "  " + head})
 			continue
@@ -202,14 +212,15 @@ func (p *page) batchLines(s *v1alpha1.CanaryStatus, list []int32) {
 		} else if n+1 == int(s.CurrentBatch) && (s.Rollout == nil || s.Rollout.Outcome == "") {
 			mark, c = ">", cyan
 		}
-		p.line(span{c, mark + " "}, span{plain, head}, span{plain, p.course(b) + "  "}, span{verdictColour(b.Verdict), string(b.Verdict)})
+		p.line(span{c, mark + " "}, span{plain, head}, span{plain, pad(courses[n], courseWidth+2)}, span{verdictColour(b.Verdict), string(b.Verdict)})
 	}
 	if end < len(list) {
 		p.line(span{dim, fmt.Sprintf("      %d more %s to come", len(list)-end, plural(int64(len(list)-end), "batch", "batches"))})
 	}
 }
 
-func (p *page) course(b v1alpha1.BatchStatus) string {
+// course is how a batch went; r is the rollout, whose end ends the batch too.
+func (p *page) course(b v1alpha1.BatchStatus, r *v1alpha1.RolloutStatus) string {
 	held := time.Duration(b.PausedSeconds) * time.Second
 	if b.AvailableAt == nil {
 		text := "began " + lasting(p.Now.Sub(b.StartedAt.Time)) + " ago"
@@ -219,8 +230,15 @@ func (p *page) course(b v1alpha1.BatchStatus) string {
 		return text
 	}
 	text := "available after " + lasting(b.AvailableAt.Sub(b.StartedAt.Time)-held)
-	if b.FinishedAt == nil {
-		return text + ", for " + lasting(p.Now.Sub(b.AvailableAt.Time))
+	switch {
+	case b.FinishedAt != nil:
+		return text + ", finished after " + lasting(b.FinishedAt.Sub(b.StartedAt.Time))
+	case r != nil && r.RollbackStartedAt != nil:
+		return text + ", given up after " + lasting(r.RollbackStartedAt.Sub(b.StartedAt.Time))
+	case b.BrokenAt != nil:
+		return text + ", broken since " + lasting(p.Now.Sub(b.BrokenAt.Time))
+	case r != nil && r.FinishedAt != nil:
+		return text
 	}
-	return text + ", finished after " + lasting(b.FinishedAt.Sub(b.StartedAt.Time))
+	return text + ", for " + lasting(p.Now.Sub(b.AvailableAt.Time))
 }

@@ -46,8 +46,14 @@ func Waiting(c *v1alpha1.Canary, now time.Time) (what, why, then string) {
 		what, why, then = "replicas of the old version", s.Message, deadline(c, now)
 	case v1alpha1.PhaseAwaitingApproval:
 		what, why, then = "a person's approval", s.Message, command("approve")+" or "+command("rollback")
+		if g := s.Gate; g != nil && g.PausedAt != nil && g.Batch == s.CurrentBatch {
+			what = "a person: the gate has paused this batch"
+			if g.Verdict != v1alpha1.VerdictPass {
+				then = command("approve") + " --without-evidence or " + command("rollback")
+			}
+		}
 	case v1alpha1.PhaseAnalyzing:
-		what, why, then = analyzing(c, now, command)
+		what, why, then = analyzing(c, now)
 	case v1alpha1.PhasePending:
 		what, why = "the rollout to begin", s.Message
 	default:
@@ -68,7 +74,8 @@ func over(s *v1alpha1.CanaryStatus) bool {
 	return s.Phase == v1alpha1.PhaseCompleted || s.Phase == v1alpha1.PhaseRolledBack || s.Phase == v1alpha1.PhaseFailed
 }
 
-func analyzing(c *v1alpha1.Canary, now time.Time, command func(string) string) (what, why, then string) {
+// analyzing says what the gate lacks and how long it may.
+func analyzing(c *v1alpha1.Canary, now time.Time) (what, why, then string) {
 	s := &c.Status
 	why = s.Message
 	g := s.Gate
@@ -77,13 +84,6 @@ func analyzing(c *v1alpha1.Canary, now time.Time, command func(string) string) (
 	}
 	if g.Message != "" && g.Message != why {
 		why = g.Message
-	}
-	if g.PausedAt != nil {
-		override := " --without-evidence"
-		if g.Verdict == v1alpha1.VerdictPass {
-			override = ""
-		}
-		return "a person: the gate has paused this batch", why, command("approve") + override + " or " + command("rollback")
 	}
 	gate := v1alpha1.Gate{}
 	if c.Spec.Gate != nil {
@@ -100,7 +100,11 @@ func analyzing(c *v1alpha1.Canary, now time.Time, command func(string) string) (
 	}
 	if gate.HoldDeadline != nil {
 		act := map[v1alpha1.GateAction]string{v1alpha1.GatePause: "it pauses for a person", v1alpha1.GateRollback: "it rolls back"}[gate.OnHold]
-		if left := g.WindowStart.Add(gate.HoldDeadline.Duration).Sub(now); left > 0 && act != "" {
+		since := g.WindowStart
+		if g.HeldSince != nil {
+			since = *g.HeldSince
+		}
+		if left := since.Add(gate.HoldDeadline.Duration).Sub(now); left > 0 && act != "" {
 			then = fmt.Sprintf("after %s more without a verdict %s", lasting(left), act)
 		}
 	}
@@ -120,8 +124,14 @@ func deadline(c *v1alpha1.Canary, now time.Time) string {
 		}
 		return "overdue by " + lasting(-r.RollbackStartedAt.Add(allowed).Sub(now))
 	}
-	if n := int(s.CurrentBatch); n >= 1 && n <= len(s.Batches) && s.Batches[n-1].AvailableAt == nil {
+	if n := int(s.CurrentBatch); n >= 1 && n <= len(s.Batches) {
 		b := s.Batches[n-1]
+		switch {
+		case b.BrokenAt != nil:
+			return fmt.Sprintf("batch %d was available and is broken since %s; it goes on when its replicas are back", n, lasting(now.Sub(b.BrokenAt.Time)))
+		case b.AvailableAt != nil:
+			return ""
+		}
 		end := b.StartedAt.Add(allowed + time.Duration(b.PausedSeconds)*time.Second)
 		if left := end.Sub(now); left > 0 {
 			return fmt.Sprintf("batch %d fails in %s unless they are available by then", n, lasting(left))

@@ -25,13 +25,11 @@ type Explanation struct {
 	Batches   []v1alpha1.BatchStatus  `json:"batches,omitempty"`
 	Decisions []v1alpha1.GateDecision `json:"decisions,omitempty"`
 	Checks    []v1alpha1.CheckStatus  `json:"checks,omitempty"`
-	// FailingRequests are traces of bad requests that the checks saw: ids, or links when
+	// FailingRequests are traces of bad requests that decisions and checks rest on: ids, or links when
 	// the address of Jaeger is known.
 	FailingRequests []string `json:"failingRequests,omitempty"`
 
-	change  string
-	batches int32
-	total   int32
+	status *v1alpha1.CanaryStatus
 }
 
 // Explain collects why a rollout stands where it does. jaeger is the base URL of Jaeger's
@@ -40,12 +38,9 @@ func Explain(c *v1alpha1.Canary, jaeger string, now time.Time) Explanation {
 	s := &c.Status
 	e := Explanation{
 		Namespace: c.Namespace, Name: c.Name, Phase: s.Phase, Message: s.Message, Rollout: s.Rollout, Batches: s.Batches,
-		batches: Batches(s), total: s.TotalReplicas,
+		status: s,
 	}
 	e.WaitsFor, _, e.Next = Waiting(c, now)
-	if s.New != nil {
-		e.change = newPage(Options{ASCII: true}).change(s)
-	}
 	link := func(id string) string {
 		if jaeger == "" {
 			return id
@@ -57,11 +52,16 @@ func Explain(c *v1alpha1.Canary, jaeger string, now time.Time) Explanation {
 	}
 	if g := s.Gate; g != nil {
 		e.Decisions, e.Checks = g.Decisions, g.Checks
+		var ids []string
+		for _, decision := range g.Decisions {
+			ids = append(ids, decision.TraceIDs...)
+		}
 		for _, check := range g.Checks {
-			for _, id := range check.TraceIDs {
-				if text := link(id); !slices.Contains(e.FailingRequests, text) {
-					e.FailingRequests = append(e.FailingRequests, text)
-				}
+			ids = append(ids, check.TraceIDs...)
+		}
+		for _, id := range ids {
+			if text := link(id); !slices.Contains(e.FailingRequests, text) {
+				e.FailingRequests = append(e.FailingRequests, text)
 			}
 		}
 	}
@@ -79,7 +79,7 @@ type moment struct {
 }
 
 // story returns what happened, in order.
-func (e *Explanation) story() []moment {
+func (p *page) story(e *Explanation) []moment {
 	var list []moment
 	add := func(at *metav1.Time, batch int32, rank int, c colour, format string, args ...any) {
 		if at != nil {
@@ -89,10 +89,13 @@ func (e *Explanation) story() []moment {
 	const end = 1 << 30
 	if r := e.Rollout; r != nil {
 		what := ""
-		if e.change != "" {
-			what = ": " + e.change
+		if e.status.New != nil {
+			what = ": " + p.change(e.status)
 		}
 		add(&r.StartedAt, 0, 0, plain, "rollout began%s", what)
+		if first := r.EndedFirst; first != nil {
+			add(&first.FinishedAt, end, 0, phaseColour(v1alpha1.Phase(first.Outcome)), "%s, after %s", first.Outcome, lasting(first.FinishedAt.Sub(r.StartedAt.Time)))
+		}
 		add(r.RollbackStartedAt, end, 0, red, "rollback began: %s", r.RollbackReason)
 		if r.Outcome != "" {
 			add(r.FinishedAt, end, 1, phaseColour(v1alpha1.Phase(r.Outcome)), "%s, after %s", r.Outcome, lasting(r.FinishedAt.Sub(r.StartedAt.Time)))
@@ -101,10 +104,10 @@ func (e *Explanation) story() []moment {
 	for n := range e.Batches {
 		b, number := &e.Batches[n], int32(n+1)
 		of := ""
-		if e.batches > 0 {
-			of = fmt.Sprintf(" of %d", e.batches)
+		if all := Batches(e.status); all > 0 {
+			of = fmt.Sprintf(" of %d", all)
 		}
-		add(&b.StartedAt, number, 0, plain, "batch %d%s began: to %d of %d replicas", number, of, b.Target, e.total)
+		add(&b.StartedAt, number, 0, plain, "batch %d%s began: to %d of %d replicas", number, of, b.Target, e.status.TotalReplicas)
 		if b.AvailableAt != nil {
 			held := ""
 			if b.PausedSeconds > 0 {
@@ -153,7 +156,7 @@ func Why(e Explanation, o Options) string {
 	p.line()
 	p.line(span{bold, "Rollout " + e.Rollout.ID})
 	day := ""
-	for _, m := range e.story() {
+	for _, m := range p.story(&e) {
 		at := m.at.UTC()
 		if today := at.Format(time.DateOnly); today != day {
 			day = today
