@@ -31,7 +31,7 @@ var defaultBackoff = backoff{first: time.Second, longest: 30 * time.Second, refu
 
 // Run sends what is queued until ctx ends, then what is left, for at most the flush
 // timeout. It returns an error when spans were left even then, and when the client cannot
-// be started. It owns the connection: when it has returned nothing is running any more.
+// be started. It owns the client: nothing is sent any more when it has returned.
 func (r *Recorder) Run(ctx context.Context) error {
 	if !r.Enabled() {
 		<-ctx.Done()

@@ -29,7 +29,10 @@ import (
 	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain lets the thread be that package servers forks from in the tests with a real Jaeger.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/canarycontroller/canary-controller/deploy/servers.fork"))
+}
 
 // fake is an OTLP client that answers as it is told and keeps what it took.
 type fake struct {
