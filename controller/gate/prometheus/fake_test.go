@@ -18,7 +18,10 @@ import (
 	"github.com/canarycontroller/canary-controller/controller/gate"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// runTests has a server around the tests that need one (build tag e2e).
+var runTests = func(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestMain(m *testing.M) { runTests(m) }
 
 // fake is a server with Prometheus's API whose answers a test decides. What the real one
 // does is tested against the real one (build tag e2e).

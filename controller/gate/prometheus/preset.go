@@ -33,23 +33,23 @@ func proportionQueries(p *v1alpha1.ProportionCheck, s gate.Situation, window tim
 	if !ok {
 		return queries{}, fmt.Errorf("preset %q is not known", p.Preset)
 	}
-	newer, err := preset.workload(s.Namespace, s.New)
+	newer, err := preset.counter(s.Namespace, s.New, window)
 	if err != nil {
 		return queries{}, err
 	}
-	q := queries{newBad: preset.badQuery(newer, window), newTotal: preset.totalQuery(newer, window), exemplars: preset.exemplarQuery(newer)}
+	q := queries{newBad: newer.badQuery(), newTotal: newer.totalQuery(), exemplars: newer.exemplarQuery()}
 	// One Deployment that is changed in place has no old version to be told from the new.
 	if s.Old == "" || s.Old == s.New {
 		return q, nil
 	}
-	older, err := preset.workload(s.Namespace, s.Old)
+	older, err := preset.counter(s.Namespace, s.Old, window)
 	if err != nil {
 		return queries{}, err
 	}
-	if slices.Equal(older, newer) {
+	if slices.Equal(older.workload, newer.workload) {
 		return queries{}, fmt.Errorf("the Deployments %s and %s cannot be told apart by the names of their pods", s.Old, s.New)
 	}
-	q.oldBad, q.oldTotal = preset.badQuery(older, window), preset.totalQuery(older, window)
+	q.oldBad, q.oldTotal = older.badQuery(), older.totalQuery()
 	return q, nil
 }
 
@@ -74,6 +74,9 @@ type preset struct {
 	// workload returns matchers of the series of a Deployment's requests, in one or more
 	// sets, no series in two of them.
 	workload func(namespace, name string) ([]string, error)
+	// scope returns matchers of series of total that show, when there are any, that a
+	// workload's would have been scraped.
+	scope func(namespace string, workload []string) string
 }
 
 var presets = map[v1alpha1.Preset]preset{
@@ -86,12 +89,16 @@ var presets = map[v1alpha1.Preset]preset{
 			pods, err := podPattern(name)
 			return []string{match("namespace", "=", namespace) + "," + match("pod", "=~", pods)}, err
 		},
+		scope: func(namespace string, _ []string) string { return match("namespace", "=", namespace) },
 	},
 	v1alpha1.PresetIstio: {
 		total: "istio_requests_total", bad: "istio_requests_total",
 		badOnly: `response_code=~"5.."`,
 		workload: func(namespace, name string) ([]string, error) {
 			return []string{`reporter="destination",` + match("destination_workload_namespace", "=", namespace) + "," + match("destination_workload", "=", name)}, nil
+		},
+		scope: func(namespace string, _ []string) string {
+			return `reporter="destination",` + match("destination_workload_namespace", "=", namespace)
 		},
 	},
 	v1alpha1.PresetEnvoy: {
@@ -106,37 +113,69 @@ var presets = map[v1alpha1.Preset]preset{
 				match("envoy_cluster_name", "=", name) + "," + match("namespace", "=~", ns+"|"),
 			}, nil
 		},
+		// Envoy has this counter of each cluster from the start.
+		scope: func(_ string, workload []string) string { return workload[0] },
 	},
 }
 
-// totalQuery counts all requests. Without any sample it is empty, not 0.
-func (p preset) totalQuery(workload []string, window time.Duration) string {
-	return increase(p.total, workload, window)
+func (p preset) counter(namespace, name string, window time.Duration) (counter, error) {
+	matchers, err := p.workload(namespace, name)
+	return counter{preset: p, namespace: namespace, workload: matchers, window: window}, err
 }
+
+// counter is one version's requests.
+type counter struct {
+	preset
+	namespace string
+	workload  []string
+	window    time.Duration
+}
+
+// totalQuery counts all requests. Without any sample it is empty, not 0.
+func (c counter) totalQuery() string { return c.sum(c.total, c.workload) }
 
 // badQuery counts bad requests. Their series may not exist before the first, which makes 0
 // where there are requests at all, and nothing where there are none.
-func (p preset) badQuery(workload []string, window time.Duration) string {
-	bad := make([]string, 0, len(workload))
-	for _, w := range workload {
-		bad = append(bad, w+","+p.badOnly)
+func (c counter) badQuery() string {
+	bad := make([]string, 0, len(c.workload))
+	for _, w := range c.workload {
+		bad = append(bad, w+","+c.badOnly)
 	}
-	return "(" + increase(p.bad, bad, window) + " or 0 * " + p.totalQuery(workload, window) + ")"
+	return "(" + c.sum(c.bad, bad) + " or 0 * " + c.totalQuery() + ")"
 }
 
-func (p preset) exemplarQuery(workload []string) string {
-	if p.exemplars == "" {
+func (c counter) exemplarQuery() string {
+	if c.exemplars == "" {
 		return ""
 	}
-	return "{" + p.exemplars + "," + workload[0] + "," + p.badOnly + "}"
+	return "{" + c.exemplars + "," + c.workload[0] + "," + c.badOnly + "}"
 }
 
-func increase(metric string, workload []string, window time.Duration) string {
-	terms := make([]string, 0, len(workload))
-	for _, w := range workload {
-		terms = append(terms, "increase("+metric+"{"+w+"}["+seconds(window)+"])")
+// seenBefore is how long before the window a series may have been scraped last to be one
+// that existed before: longer than a gap in scraping should be.
+const seenBefore = "15m"
+
+// sum adds up what counters counted in the window.
+//
+// increase() alone would be wrong twice. It extrapolates to the ends of the window, which
+// invents requests: twice as many as were seen when the window has two scrapes. And it
+// does not count what a series had at its first scrape, while many first errors of many
+// pods are the first of their series. So a series that began in the window counts in full,
+// provided that others were scraped before it; of one that existed the difference is
+// taken; and increase() is left for counters that were reset.
+func (c counter) sum(metric string, workload []string) string {
+	w := seconds(c.window)
+	scope := c.total + "{" + c.scope(c.namespace, c.workload) + "}"
+	var terms []string
+	for _, matchers := range workload {
+		m := metric + "{" + matchers + "}"
+		terms = append(terms,
+			"max_over_time("+m+"["+w+"]) unless present_over_time("+m+"["+seenBefore+"] offset "+w+") and on () count("+scope+" offset "+w+")",
+			"(max_over_time("+m+"["+w+"]) - min_over_time("+m+"["+w+"]) unless resets("+m+"["+w+"]) > 0)",
+			"increase("+m+"["+w+"])",
+		)
 	}
-	return "sum(" + strings.Join(terms, " or ") + ")"
+	return "sum(\n  " + strings.Join(terms, "\n  or ") + "\n)"
 }
 
 // match writes a matcher; value is a regular expression with =~.

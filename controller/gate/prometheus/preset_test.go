@@ -60,24 +60,35 @@ func TestREADMEHasThePresets(t *testing.T) {
 
 func TestPresetQueries(t *testing.T) {
 	const pod = `[bcdfghjklmnpqrstvwxz2456789]{1,10}-[bcdfghjklmnpqrstvwxz2456789]{5}`
-	for preset, want := range map[v1alpha1.Preset]queries{
+	sum := func(selector, scope string) string {
+		return strings.NewReplacer("M", selector, "SCOPE", scope).Replace(`sum(
+  max_over_time(M[90s]) unless present_over_time(M[15m] offset 90s) and on () count(SCOPE offset 90s)
+  or (max_over_time(M[90s]) - min_over_time(M[90s]) unless resets(M[90s]) > 0)
+  or increase(M[90s])
+)`)
+	}
+	counts := func(selector, bad, scope string) (string, string) {
+		total := sum(selector+"}", scope)
+		return "(" + sum(selector+","+bad+"}", scope) + " or 0 * " + total + ")", total
+	}
+	for preset, tc := range map[v1alpha1.Preset]struct{ newer, older, bad, scope, exemplars string }{
 		v1alpha1.PresetHTTPServer: {
-			newBad:   `(sum(increase(http_server_request_duration_seconds_count{namespace="shop",pod=~"web\\.v2-` + pod + `",http_response_status_code=~"5.."}[90s])) or 0 * sum(increase(http_server_request_duration_seconds_count{namespace="shop",pod=~"web\\.v2-` + pod + `"}[90s])))`,
-			newTotal: `sum(increase(http_server_request_duration_seconds_count{namespace="shop",pod=~"web\\.v2-` + pod + `"}[90s]))`,
-			oldBad:   `(sum(increase(http_server_request_duration_seconds_count{namespace="shop",pod=~"web-v1-` + pod + `",http_response_status_code=~"5.."}[90s])) or 0 * sum(increase(http_server_request_duration_seconds_count{namespace="shop",pod=~"web-v1-` + pod + `"}[90s])))`,
-			oldTotal: `sum(increase(http_server_request_duration_seconds_count{namespace="shop",pod=~"web-v1-` + pod + `"}[90s]))`,
-
+			newer: `http_server_request_duration_seconds_count{namespace="shop",pod=~"web\\.v2-` + pod + `"`,
+			older: `http_server_request_duration_seconds_count{namespace="shop",pod=~"web-v1-` + pod + `"`,
+			bad:   `http_response_status_code=~"5.."`, scope: `http_server_request_duration_seconds_count{namespace="shop"}`,
 			exemplars: `{__name__=~"http_server_request_duration_seconds(_bucket)?",namespace="shop",pod=~"web\\.v2-` + pod + `",http_response_status_code=~"5.."}`,
 		},
 		v1alpha1.PresetIstio: {
-			newBad:   `(sum(increase(istio_requests_total{reporter="destination",destination_workload_namespace="shop",destination_workload="web.v2",response_code=~"5.."}[90s])) or 0 * sum(increase(istio_requests_total{reporter="destination",destination_workload_namespace="shop",destination_workload="web.v2"}[90s])))`,
-			newTotal: `sum(increase(istio_requests_total{reporter="destination",destination_workload_namespace="shop",destination_workload="web.v2"}[90s]))`,
-			oldBad:   `(sum(increase(istio_requests_total{reporter="destination",destination_workload_namespace="shop",destination_workload="web-v1",response_code=~"5.."}[90s])) or 0 * sum(increase(istio_requests_total{reporter="destination",destination_workload_namespace="shop",destination_workload="web-v1"}[90s])))`,
-			oldTotal: `sum(increase(istio_requests_total{reporter="destination",destination_workload_namespace="shop",destination_workload="web-v1"}[90s]))`,
+			newer: `istio_requests_total{reporter="destination",destination_workload_namespace="shop",destination_workload="web.v2"`,
+			older: `istio_requests_total{reporter="destination",destination_workload_namespace="shop",destination_workload="web-v1"`,
+			bad:   `response_code=~"5.."`, scope: `istio_requests_total{reporter="destination",destination_workload_namespace="shop"}`,
 		},
 	} {
 		s := situation
 		s.New = "web.v2"
+		want := queries{exemplars: tc.exemplars}
+		want.newBad, want.newTotal = counts(tc.newer, tc.bad, tc.scope)
+		want.oldBad, want.oldTotal = counts(tc.older, tc.bad, tc.scope)
 		got, err := proportionQueries(&v1alpha1.ProportionCheck{Preset: preset}, s, 90*time.Second+time.Millisecond)
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(queries{})); diff != "" || err != nil {
 			t.Errorf("%s: %v\n%s", preset, err, diff)
