@@ -59,9 +59,6 @@ func (a *app) run(ctx context.Context) int {
 		args = append([]string{cobra.ShellCompRequestCmd}, args...)
 	}
 	root.SetArgs(args)
-	root.SetIn(a.In)
-	root.SetOut(a.Out)
-	root.SetErr(a.Err)
 	cmd, err := root.ExecuteContextC(ctx)
 	code := codeOf(err)
 	switch {
@@ -93,6 +90,10 @@ for and why, and what its gate decided on which evidence.
 			return cmd.Help()
 		},
 	}
+	// Before the completion command, which takes its output from here once and for all.
+	root.SetIn(a.In)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &failure{exitUsage, err} })
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.rules.ExplicitPath, clientcmd.RecommendedConfigPathFlag, "", "Path to the kubeconfig file to use")

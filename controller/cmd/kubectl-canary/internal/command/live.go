@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 )
 
 // The control sequences of the live view: ECMA-48's CUU, EL, ED and CUP, and the private
@@ -41,7 +42,7 @@ func (l *live) draw(text string, width, height int, ellipsis string) error {
 	if most := height - 1; height > 1 && len(lines) > most {
 		left := len(lines) - most + 1
 		lines = append(lines[:most-1:most-1], fmt.Sprintf("%s %d more lines, the terminal is too low", ellipsis, left))
-		if len(lines[most-1]) > width {
+		if utf8.RuneCountInString(lines[most-1]) > width {
 			lines[most-1] = ellipsis
 		}
 	}

@@ -24,8 +24,8 @@ import (
 // fieldManager is who the API server records as the author of changes.
 const fieldManager = "kubectl-canary"
 
-// attempts is how often a change is tried when others write at the same time.
-const attempts = 20
+// attemptsLimit is how often a change is tried when others write at the same time.
+const attemptsLimit = 20
 
 // mutateFlags are those of every command that changes a Canary.
 type mutateFlags struct {
@@ -119,7 +119,7 @@ func (a *app) mutate(ctx context.Context, name string, m mutation) error {
 			c = patched
 			break
 		}
-		if !apierrors.IsConflict(err) || attempt == attempts {
+		if !apierrors.IsConflict(err) || attempt == attemptsLimit {
 			return a.explain(err, m.doing+" "+object, object)
 		}
 		if c, err = api.Get(ctx, name, metav1.GetOptions{}); err != nil {

@@ -78,6 +78,9 @@ func Compose(deployment []byte, o Options) (Result, error) {
 	}
 	meta := child(old, "metadata")
 	name, namespace := text(meta, "name"), text(meta, "namespace")
+	if name == "" {
+		return Result{}, errors.New("the Deployment has no name")
+	}
 	owner := text(child(meta, "annotations"), v1alpha1.AnnotationCanary)
 	strip(old)
 

@@ -74,7 +74,7 @@ func (g Goal) Check(c *v1alpha1.Canary) (State, string) {
 	if g.RolloutID != "" && s.Rollout != nil && s.Rollout.ID != g.RolloutID {
 		return Otherwise, fmt.Sprintf("rollout %s has taken the place of %s; %s", s.Rollout.ID, g.RolloutID, where)
 	}
-	if slices.Contains(g.Phases, s.Phase) {
+	if slices.Contains(g.Phases, s.Phase) || g.Settled && s.Phase == v1alpha1.PhaseCompleted {
 		return Reached, where
 	}
 	switch s.Phase {
