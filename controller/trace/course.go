@@ -118,10 +118,25 @@ func newAttempt(c *v1alpha1.Canary, superseded *metav1.Time) (attempt, bool) {
 
 func (a attempt) rollout() *v1alpha1.RolloutStatus { return a.canary.Status.Rollout }
 
-// sameAttempt ignores the retry annotation, which may change while an attempt is under
-// way and then does not begin another.
+// attemptID tells the attempts of a Canary apart. It leaves out the retry annotation,
+// which may change while an attempt is under way and then does not begin another.
+type attemptID struct {
+	rollout string
+	started int64
+}
+
+func idOf(r *v1alpha1.RolloutStatus) attemptID { return attemptID{r.ID, r.StartedAt.Unix()} }
+
+func (a attempt) id() attemptID { return idOf(a.rollout()) }
+
+// span is a piece of an attempt.
+type span struct {
+	of    attemptID
+	piece piece
+}
+
 func sameAttempt(a, b *v1alpha1.RolloutStatus) bool {
-	return a != nil && b != nil && a.ID == b.ID && a.StartedAt.Equal(&b.StartedAt)
+	return a != nil && b != nil && idOf(a) == idOf(b)
 }
 
 // first is how the attempt ended first. One that had ended and is rolled back later, or a

@@ -175,6 +175,9 @@ func TestRealJaegerOneTracePerRollout(t *testing.T) {
 		{"gate failed", "", append(slices.Clone(batch1), applied(43), available(50), decided(70, "Rollback", harm, "9 of 90 are bad", check),
 			goingBack(70, "the gate failed batch 2"), over(100, v1alpha1.OutcomeRolledBack)),
 			slices.Concat([]string{"rollout"}, branch("", 1, all...), branch("", 2, all...), []string{"rollout > rollback"})},
+		{"in one second", "", []func(*v1alpha1.Canary){applied(0), available(0), decided(0, "Promote", pass, "fine"), nextBatch(0), applied(0),
+			goingBack(0, "requested"), over(0, v1alpha1.OutcomeRolledBack)},
+			slices.Concat([]string{"rollout"}, branch("", 1, all...), branch("", 2, SpanApply, SpanWait), []string{"rollout > rollback"})},
 		{"from CI", ciParent, append(slices.Clone(batch1), applied(43), goingBack(50, "requested"), over(70, v1alpha1.OutcomeRolledBack)),
 			slices.Concat([]string{ciSpan + " > rollout"}, branch(ciSpan+" > ", 1, all...), branch(ciSpan+" > ", 2, SpanApply, SpanWait), []string{ciSpan + " > rollout > rollback"})},
 	} {

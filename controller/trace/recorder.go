@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
 )
@@ -56,8 +57,16 @@ type Recorder struct {
 	queue []*tracepb.Span
 	// resumed holds Canaries whose spans are made when it is their turn.
 	resumed []*v1alpha1.Canary
+	// told is what was queued of the latest attempt of each Canary.
+	told map[types.UID]told
 	// full says that spans are being dropped.
 	full bool
+}
+
+// told are the spans of an attempt that were queued.
+type told struct {
+	of     attemptID
+	pieces map[piece]bool
 }
 
 // New returns a Recorder. An error names the setting that is wrong; a collector that is
@@ -74,7 +83,7 @@ func New(c Config) (*Recorder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tracing rollouts: %w", err)
 	}
-	r := &Recorder{log: c.Logger, config: c, backoff: defaultBackoff, now: time.Now, wake: make(chan struct{}, 1)}
+	r := &Recorder{log: c.Logger, config: c, backoff: defaultBackoff, now: time.Now, wake: make(chan struct{}, 1), told: map[types.UID]told{}}
 	if r.metrics, err = newMetrics(c.Registerer); err != nil {
 		return nil, err
 	}
@@ -97,22 +106,41 @@ func setDefault[T int | time.Duration](value *T, to T) {
 // Enabled says whether spans are sent anywhere.
 func (r *Recorder) Enabled() bool { return r.client != nil }
 
-// StatusWritten queues the spans that ended by a status that the API server has accepted.
-// Both Canaries have the metadata of the object; before and after differ in status. They
-// are only read, and not kept.
+// StatusWritten queues the spans that ended by what changed from before to after, two
+// states of a Canary that the API server has kept, and those that had ended earlier and
+// that this Recorder has not queued yet: because it missed a change, or because there was
+// no room. It may be called for the same change again. The Canaries are only read, and not
+// kept.
 func (r *Recorder) StatusWritten(before, after *v1alpha1.Canary) {
-	if r.Enabled() {
-		r.put(Ended(before, after))
+	if !r.Enabled() {
+		return
+	}
+	r.mu.Lock()
+	spans, mark := r.untold(before, after)
+	room := len(r.queue) == 0 || len(r.queue)+len(spans) <= r.config.QueueSize
+	began := !room && !r.full
+	r.full = !room
+	if room {
+		r.queue = append(r.queue, spans...)
+		r.metrics.queued.Set(float64(len(r.queue)))
+		mark()
+	}
+	r.mu.Unlock()
+	if room {
+		r.notify()
+		return
+	}
+	r.metrics.dropped.Add(float64(len(spans)))
+	if began {
+		r.log.Warn("The queue of spans is full; spans of rollouts are dropped and counted", "size", r.config.QueueSize)
 	}
 }
 
 // Deleted queues the spans that end because c, which has a deletion timestamp and will not
 // change any more, goes. It may be called again.
 func (r *Recorder) Deleted(c *v1alpha1.Canary) {
-	if r.Enabled() && c.DeletionTimestamp != nil {
-		alive := *c
-		alive.DeletionTimestamp = nil
-		r.put(Ended(&alive, c))
+	if c.DeletionTimestamp != nil {
+		r.StatusWritten(nil, c)
 	}
 }
 
@@ -128,30 +156,49 @@ func (r *Recorder) Resume(c *v1alpha1.Canary) {
 	if !traced {
 		return
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if f := a.rollout().FinishedAt; f != nil && r.now().Sub(f.Time) > r.config.ResumeWithin {
+		// It was sent then.
+		_, mark := r.untold(nil, c)
+		mark()
 		return
 	}
-	r.mu.Lock()
 	r.resumed = append(r.resumed, c)
-	r.mu.Unlock()
 	r.notify()
 }
 
-func (r *Recorder) put(spans []*tracepb.Span) {
-	if len(spans) == 0 {
-		return
+// untold returns the spans of the attempts in before and after that have ended and are not
+// queued yet, and what notes that they are. The caller holds r.mu.
+func (r *Recorder) untold(before, after *v1alpha1.Canary) (list []*tracepb.Span, mark func()) {
+	known := r.told[after.UID]
+	if next := after.Status.Rollout; next != nil && known.of == idOf(next) {
+		// That it has replaced another attempt was told with its first spans.
+		before = nil
 	}
-	r.mu.Lock()
-	room := min(len(spans), r.config.QueueSize-len(r.queue))
-	r.queue = append(r.queue, spans[:room]...)
-	r.metrics.queued.Set(float64(len(r.queue)))
-	dropped, began := len(spans)-room, room < len(spans) && !r.full
-	r.full = dropped > 0
-	r.mu.Unlock()
-	r.notify()
-	r.metrics.dropped.Add(float64(dropped))
-	if began {
-		r.log.Warn("The queue of spans is full; spans of rollouts are dropped and counted", "size", r.config.QueueSize)
+	var now told
+	for _, a := range courses(before, after) {
+		now = told{of: a.id(), pieces: map[piece]bool{}}
+		for _, p := range a.ended() {
+			now.pieces[p] = true
+			if known.of != a.id() || !known.pieces[p] {
+				list = append(list, a.span(p))
+			}
+		}
+	}
+	return list, func() {
+		switch {
+		case now.pieces == nil:
+		case after.DeletionTimestamp != nil:
+			delete(r.told, after.UID)
+		case known.of == now.of:
+			// It may be told by an older state than the one before.
+			for p := range now.pieces {
+				known.pieces[p] = true
+			}
+		default:
+			r.told[after.UID] = now
+		}
 	}
 }
 
@@ -177,15 +224,11 @@ func (r *Recorder) take() []*tracepb.Span {
 			r.mu.Unlock()
 			return nil
 		}
-		c := r.resumed[0]
-		r.resumed = r.resumed[1:]
-		r.mu.Unlock()
-
 		// These do not compete for room with what is new: they come when there is nothing new.
-		spans := Spans(c)
-		r.mu.Lock()
+		spans, mark := r.untold(nil, r.resumed[0])
+		r.resumed = r.resumed[1:]
 		r.queue = append(r.queue, spans...)
-		r.metrics.queued.Set(float64(len(r.queue)))
+		mark()
 		r.mu.Unlock()
 	}
 }

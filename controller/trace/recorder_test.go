@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +26,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
 )
@@ -198,6 +200,102 @@ func TestSendsWhatEnded(t *testing.T) {
 	checkMetrics(t, reg, 4, 0, 0)
 }
 
+// TestWhatWasMissedIsSentOnce holds that it does not matter which changes the Recorder
+// hears of, and how often, as long as it hears of the last.
+func TestWhatWasMissedIsSentOnce(t *testing.T) {
+	states := course(applied(1), available(2), finished(3), over(4, v1alpha1.OutcomeCompleted), goingBack(50, "requested"), over(60, v1alpha1.OutcomeRolledBack), replaced(70), applied(71))
+	want := []string{"apply", "apply", "batch 1", "rollback", "rollout", "wait available"}
+	for missed := range 1 << (len(states) - 2) {
+		client := &fake{}
+		r, _ := recorder(t, client, Config{})
+		from := 0
+		for n := 1; n < len(states); n++ {
+			// The change to another attempt is not missed: nothing else tells of the former one.
+			if n < len(states)-2 && missed>>(n-1)&1 == 1 {
+				continue
+			}
+			before := states[n-1]
+			if n%2 == 0 {
+				before = states[from]
+			}
+			for range 2 {
+				r.StatusWritten(before, states[n])
+			}
+			from = n
+		}
+		if err := start(t, r)(); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, sortedNames(client)); diff != "" {
+			t.Fatalf("missed %b: want, got:\n%s", missed, diff)
+		}
+	}
+}
+
+func sortedNames(client *fake) []string { return slices.Sorted(slices.Values(client.names())) }
+
+// TestResumeFromAStaleCache holds that a Canary resumed in an older state is told the rest
+// with its next change, whichever comes first.
+func TestResumeFromAStaleCache(t *testing.T) {
+	states := completedCourse()
+	for _, late := range []bool{false, true} {
+		client := &fake{}
+		r, _ := recorder(t, client, Config{})
+		if late {
+			r.StatusWritten(states[3], states[4])
+		}
+		r.Resume(states[1])
+		stop := start(t, r)
+		eventually(t, "sending", func() bool { return len(client.names()) > 0 })
+		r.StatusWritten(states[3], states[4])
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff(completed, client.names()); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// TestWhatDidNotFitComesLater holds that spans dropped for want of room are sent when the
+// Canary changes again.
+func TestWhatDidNotFitComesLater(t *testing.T) {
+	client := &fake{}
+	r, reg := recorder(t, client, Config{QueueSize: 2})
+	states := completedCourse()
+	other := course(applied(1), available(2))
+	for _, c := range other {
+		c.UID = "uid-2"
+	}
+	r.StatusWritten(other[1], other[2])
+	r.StatusWritten(states[2], states[3])
+	stop := start(t, r)
+	eventually(t, "sending", func() bool { return len(client.names()) == 2 })
+	r.StatusWritten(states[3], states[4])
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(append([]string{SpanApply, SpanWait}, completed...), client.names()); diff != "" {
+		t.Error(diff)
+	}
+	checkMetrics(t, reg, 6, 0, 3)
+}
+
+// TestForgetsDeletedCanaries holds that nothing is kept of what is gone.
+func TestForgetsDeletedCanaries(t *testing.T) {
+	r, _ := recorder(t, &fake{}, Config{})
+	states := course(applied(1), available(2), deleted(9))
+	r.StatusWritten(states[0], states[2])
+	if len(r.told) != 1 {
+		t.Errorf("%d Canaries are known", len(r.told))
+	}
+	r.Deleted(states[3])
+	r.StatusWritten(states[2], states[3])
+	if len(r.told) != 0 {
+		t.Errorf("%d Canaries are known still", len(r.told))
+	}
+}
+
 func TestResume(t *testing.T) {
 	states := completedCourse()
 	for _, test := range []struct {
@@ -236,8 +334,7 @@ func TestResumeOfMany(t *testing.T) {
 	r, reg := recorder(t, client, Config{QueueSize: 5, BatchSize: 3})
 	for i := range 200 {
 		c := completedCourse()[4]
-		c.UID = "uid-" + c.UID
-		c.Name = fmt.Sprint("canary-", i)
+		c.UID = types.UID(fmt.Sprint(i))
 		r.Resume(c)
 	}
 	stop := start(t, r)
@@ -257,32 +354,32 @@ func TestDeleted(t *testing.T) {
 	client := &fake{}
 	r, reg := recorder(t, client, Config{})
 	states := course(applied(1), available(2), deleted(9))
+	r.StatusWritten(states[1], states[2])
 	r.Deleted(states[2])
 	r.Deleted(states[3])
 	if err := start(t, r)(); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff([]string{"batch 1", SpanRollout}, client.names()); diff != "" {
+	if diff := cmp.Diff(completed, client.names()); diff != "" {
 		t.Error(diff)
 	}
 	if states[3].DeletionTimestamp == nil {
 		t.Error("the Canary was changed")
 	}
-	checkMetrics(t, reg, 2, 0, 0)
+	checkMetrics(t, reg, 4, 0, 0)
 }
 
 // TestNeverBlocks holds that without a collector statuses go on being written, and that
 // what does not fit is counted.
 func TestNeverBlocks(t *testing.T) {
 	var log bytes.Buffer
-	r, reg := recorder(t, &fake{}, Config{QueueSize: 6, FlushTimeout: time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	states := completedCourse()
-	for range 100 {
-		for n := range states[1:] {
-			r.StatusWritten(states[n], states[n+1])
-		}
+	r, reg := recorder(t, &fake{}, Config{QueueSize: 9, FlushTimeout: time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	for i := range 100 {
+		c := completedCourse()[4]
+		c.UID = types.UID(fmt.Sprint(i))
+		r.StatusWritten(nil, c)
 	}
-	if got := testutil.ToFloat64(r.metrics.queued); got != 6 {
+	if got := testutil.ToFloat64(r.metrics.queued); got != 8 {
 		t.Errorf("%g spans are queued", got)
 	}
 	if got := strings.Count(log.String(), "queue of spans is full"); got != 1 {
@@ -291,7 +388,7 @@ func TestNeverBlocks(t *testing.T) {
 	if err := start(t, r)(); err != nil {
 		t.Error(err)
 	}
-	checkMetrics(t, reg, 6, 0, 394)
+	checkMetrics(t, reg, 8, 0, 392)
 }
 
 func TestUnreachableCollectorIsWaitedFor(t *testing.T) {

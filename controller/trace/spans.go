@@ -89,35 +89,37 @@ func Spans(c *v1alpha1.Canary) []*tracepb.Span {
 // one Canary; before may be nil. An attempt that was under way in before and that another
 // has replaced in after ends when the other began.
 func Ended(before, after *v1alpha1.Canary) []*tracepb.Span {
-	var spans []*tracepb.Span
-	a, traced := newAttempt(after, nil)
-	was, wasTraced := newAttempt(before, nil)
-	var told []piece
-	if wasTraced {
-		told = was.ended()
-		if next := after.Status.Rollout; next != nil && !sameAttempt(was.rollout(), next) {
-			left, _ := newAttempt(before, &next.StartedAt)
-			spans = left.appendSpans(spans, told)
-			told = nil
+	told := map[span]bool{}
+	if was, traced := newAttempt(before, nil); traced {
+		for _, p := range was.ended() {
+			told[span{was.id(), p}] = true
 		}
 	}
-	if traced {
-		spans = a.appendSpans(spans, told)
+	var list []*tracepb.Span
+	for _, c := range courses(before, after) {
+		for _, p := range c.ended() {
+			if !told[span{c.id(), p}] {
+				list = append(list, c.span(p))
+			}
+		}
 	}
-	return spans
+	return list
 }
 
-func (a attempt) appendSpans(spans []*tracepb.Span, told []piece) []*tracepb.Span {
-	known := make(map[piece]bool, len(told))
-	for _, p := range told {
-		known[p] = true
-	}
-	for _, p := range a.ended() {
-		if !known[p] {
-			spans = append(spans, a.span(p))
+// courses returns the attempt that after is about, behind the one of before if that was
+// replaced.
+func courses(before, after *v1alpha1.Canary) []attempt {
+	var list []attempt
+	if before != nil && after.Status.Rollout != nil {
+		next := after.Status.Rollout
+		if left, traced := newAttempt(before, &next.StartedAt); traced && !sameAttempt(before.Status.Rollout, next) {
+			list = append(list, left)
 		}
 	}
-	return spans
+	if a, traced := newAttempt(after, nil); traced {
+		list = append(list, a)
+	}
+	return list
 }
 
 // span makes the span of a piece that has ended.
@@ -297,9 +299,15 @@ func addLinks(s *tracepb.Span, traceIDs []string) {
 	}
 }
 
+// instantly is what every span lasts longer than status says, so that one that began and
+// ended in the same second lasts at all: Jaeger mends spans of no duration when it takes or
+// reads them, some copies of a span and not others, and then shows them all. As every span
+// has it, one still lies within the one above.
+const instantly = 1000
+
 // during sets the times. Two controllers' clocks may differ; a span never ends before it begins.
 func during(s *tracepb.Span, from, to *metav1.Time) {
-	s.StartTimeUnixNano, s.EndTimeUnixNano = nanos(from), max(nanos(from), nanos(to))
+	s.StartTimeUnixNano, s.EndTimeUnixNano = nanos(from), max(nanos(from), nanos(to))+instantly
 }
 
 // nanos has the resolution of a status, so that a time is the same before and after it

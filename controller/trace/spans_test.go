@@ -123,8 +123,8 @@ func course(steps ...func(*v1alpha1.Canary)) []*v1alpha1.Canary {
 	return states
 }
 
-// told returns the spans of a course in the order in which they ended.
-func told(states []*v1alpha1.Canary) []*tracepb.Span {
+// tell returns the spans of a course in the order in which they ended.
+func tell(states []*v1alpha1.Canary) []*tracepb.Span {
 	spans := Spans(states[0])
 	for n := range states[1:] {
 		spans = append(spans, Ended(states[n], states[n+1])...)
@@ -216,7 +216,7 @@ func TestSpansOfCourses(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			states := course(test.steps...)
-			spans := told(states)
+			spans := tell(states)
 			var got []string
 			for _, s := range spans {
 				got = append(got, line(s))
@@ -245,8 +245,8 @@ func checkTree(t *testing.T, spans []*tracepb.Span) {
 		if s.Name == SpanRollout {
 			ended[string(s.TraceId)] = true
 		}
-		if s.EndTimeUnixNano < s.StartTimeUnixNano {
-			t.Errorf("%s ends before it begins", line(s))
+		if s.EndTimeUnixNano <= s.StartTimeUnixNano {
+			t.Errorf("%s does not end after it began", line(s))
 		}
 	}
 	for _, s := range spans {
@@ -461,7 +461,7 @@ func TestGateSpanNeedsAllItsDecisions(t *testing.T) {
 			}
 			states := course(steps...)
 			checkStable(t, states)
-			gate := find(t, told(states), SpanGate)
+			gate := find(t, tell(states), SpanGate)
 			if len(gate.Events) != min(decisions, keptDecisions) || plain(gate.Attributes)[AttrDecisions] != int64(decisions) {
 				t.Errorf("told with %d events and %v decisions", len(gate.Events), plain(gate.Attributes)[AttrDecisions])
 			}
