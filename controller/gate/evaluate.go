@@ -183,11 +183,11 @@ func record(after v1alpha1.CheckStatus, before *v1alpha1.CheckStatus, r reading,
 	after.New, after.Old = clone(r.newer), clone(r.older)
 	after.Queries = slices.Clone(from.Queries)
 	after.TraceIDs = slices.Clone(from.TraceIDs[:min(len(from.TraceIDs), maxTraceIDs)])
+	history := []string{r.value}
 	if before != nil {
-		after.History = slices.Clone(before.History)
+		history = slices.Concat(before.History, history)
 	}
-	after.History = append(after.History, r.value)
-	after.History = slices.Clone(after.History[max(0, len(after.History)-maxHistory):])
+	after.History = history[max(0, len(history)-maxHistory):]
 	return after
 }
 

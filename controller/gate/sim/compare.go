@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // errorRates are a rule's two error rates in a cell, and the time that it takes to promote a
 // version that is as good as the old one.
 type errorRates struct {
@@ -39,8 +41,13 @@ type comparison struct {
 	name string
 	// worst error rates over all cells in which the gate decides.
 	falseRollback, falsePromotion float64
-	// both counts the cells in which both error rates are at most 1%.
-	both int
+	// both counts the cells in which both error rates are at most 1%, and slower is the
+	// median over all cells of its time as a multiple of the gate's.
+	both   int
+	slower float64
+	// ignored is the part of versions with five times max that it left running, in the
+	// worst cell.
+	ignored float64
 	// inTime counts the cells in which it takes no more time than the gate; of those,
 	// better and notWorse are where it is better on both, and where it is not worse on
 	// either and better on one.
@@ -51,6 +58,7 @@ func compare(outcomes []outcome) []comparison {
 	all := make([]comparison, 0, len(peers()))
 	for i, rule := range peers() {
 		c := comparison{name: rule.name()}
+		var ratios []float64
 		for _, o := range outcomes {
 			if !o.decides() {
 				continue
@@ -61,6 +69,9 @@ func compare(outcomes []outcome) []comparison {
 			if they.falseRollback <= level && they.falsePromotion <= level {
 				c.both++
 			}
+			worst := &o.tallies[fivefold][i+1]
+			c.ignored = max(c.ignored, worst.part(worst.held))
+			ratios = append(ratios, float64(they.seconds)/float64(we.seconds))
 			if they.seconds > we.seconds {
 				continue
 			}
@@ -72,6 +83,10 @@ func compare(outcomes []outcome) []comparison {
 				(they.falseRollback < we.falseRollback || they.falsePromotion < we.falsePromotion):
 				c.notWorse++
 			}
+		}
+		slices.Sort(ratios)
+		if len(ratios) > 0 {
+			c.slower = ratios[len(ratios)/2]
 		}
 		all = append(all, c)
 	}

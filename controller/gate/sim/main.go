@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 )
@@ -16,20 +17,21 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *seed, *rollouts, *out); err != nil {
+	if err := run(ctx, *seed, *rollouts, *out, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "sim:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, seed uint64, rollouts int, out string) error {
+func run(ctx context.Context, seed uint64, rollouts int, out string, progress io.Writer) error {
 	if rollouts < 1 {
 		return fmt.Errorf("-rollouts must be at least 1, not %d", rollouts)
 	}
-	outcomes := simulate(ctx, cells(), seed, rollouts, func(done, of int) {
-		fmt.Fprintf(os.Stderr, "\r%d of %d cells and scenarios", done, of)
+	outcomes := simulate(ctx, append(cells(), outages()...), seed, rollouts, func(done, of int) {
+		if done*10/of > (done-1)*10/of {
+			fmt.Fprintf(progress, "%d of %d cells and scenarios\n", done, of)
+		}
 	})
-	fmt.Fprintln(os.Stderr)
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("interrupted, nothing written: %w", err)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,9 +23,11 @@ Written by `+"`go run ./controller/gate/sim -seed %d -rollouts %d -out docs/gate
 
 `, seed, rollouts, header(seed, rollouts))
 	fmt.Fprint(w, setting)
+	outcomes, beyond := outcomes[:len(cells())], outcomes[len(cells()):]
 	summarize(w, outcomes)
 	ourErrors(w, outcomes)
 	ourTimes(w, outcomes)
+	outageTable(w, beyond)
 	peerTable(w, outcomes)
 }
 
@@ -59,7 +62,7 @@ knows the base beforehand; the gate does not know it. All rules see the same req
 `
 
 func summarize(w io.Writer, outcomes []outcome) {
-	decided, rollback, promotion, pairs, better, notWorse := 0, 0.0, 0.0, 0, 0, 0
+	decided, rollback, promotion, past, pairs, better, notWorse := 0, 0.0, 0.0, 0.0, 0, 0, 0
 	for _, o := range outcomes {
 		if !o.decides() {
 			continue
@@ -67,6 +70,9 @@ func summarize(w io.Writer, outcomes []outcome) {
 		decided++
 		e := o.errorsOf(0)
 		rollback, promotion = max(rollback, e.falseRollback), max(promotion, e.falsePromotion)
+		for _, s := range []scenario{byHarm, overMax, fivefold} {
+			past = max(past, o.tallies[s][0].part(o.tallies[s][0].pastFirst))
+		}
 	}
 	var broken []string
 	for _, o := range overLevel(outcomes) {
@@ -75,19 +81,19 @@ func summarize(w io.Writer, outcomes []outcome) {
 			o.cell.pattern, percent(o.cell.base), number(o.cell.rate), rate(e.falseRollback), rate(e.falsePromotion)))
 	}
 	var betters []string
-	bothMost, bothName := 0, ""
+	var best comparison
 	for _, c := range compare(outcomes) {
 		pairs, better, notWorse = pairs+c.inTime, better+c.better, notWorse+c.notWorse
 		if c.better > 0 {
 			betters = append(betters, fmt.Sprintf("%s: %d cells", c.name, c.better))
 		}
-		if c.both > bothMost {
-			bothMost, bothName = c.both, c.name
+		if c.both > best.both {
+			best = c
 		}
 	}
 	fmt.Fprintf(w, "## Result\n\n")
 	fmt.Fprintf(w, "- The gate decides on good versions in %d of %d cells; in the others there is too little traffic for the holdDeadline, and most rollouts are held.\n", decided, len(outcomes))
-	fmt.Fprintf(w, "- Over those, its false rollbacks are at most %s and its false promotions at most %s of rollouts.\n", rate(rollback), rate(promotion))
+	fmt.Fprintf(w, "- Over those, its false rollbacks are at most %s and its false promotions at most %s of rollouts; at most %s of harmful versions get past the first batch.\n", rate(rollback), rate(promotion), rate(past))
 	if len(broken) == 0 {
 		fmt.Fprintf(w, "- Both are at most 1%% in every cell.\n")
 	} else {
@@ -97,19 +103,21 @@ func summarize(w io.Writer, outcomes []outcome) {
 	if len(betters) > 0 {
 		fmt.Fprintf(w, "- **Better on both**:\n  - %s\n", strings.Join(betters, "\n  - "))
 	}
-	fmt.Fprintf(w, "- The peer setting that keeps both errors within 1%% in most cells, at whatever time, does so in %d of %d: %s.\n\n", bothMost, decided, bothName)
+	fmt.Fprintf(w, "- The peer setting that keeps both errors within 1%% in most cells, at whatever time, does so in %d of %d: %s. It takes %.1f times as long as the gate, and leaves %s of versions with five times max running.\n\n",
+		best.both, decided, best.name, best.slower, rate(best.ignored))
 }
 
 func ourErrors(w io.Writer, outcomes []outcome) {
-	fmt.Fprint(w, "## The gate's errors\n\nParts of rollouts. *Held* is beside the errors, not in them.\n\n"+
-		"| pattern | base | max | harm | rate | false rollback | held | false promotion, by harm | held | false promotion, at max | held | five times max promoted |\n"+
-		"|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprint(w, "## The gate's errors\n\nParts of rollouts. *Promoted* is through both batches, *past batch 1* through the first at least, which the level\nof falsePromotion covers too. *Held* is beside the errors, not in them.\n\n"+
+		"| pattern | base | max | harm | rate | false rollback | held | by harm: past batch 1 | promoted | held | at max: past batch 1 | promoted | held | five times max: past batch 1 |\n"+
+		"|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, o := range outcomes {
 		c := o.cell
 		good, harm, limit, worst := &o.tallies[equal][0], &o.tallies[byHarm][0], &o.tallies[overMax][0], &o.tallies[fivefold][0]
-		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", c.pattern, percent(c.base), percent(c.max()), percent(c.harm()), number(c.rate),
-			rate(good.part(good.rolledBack)), rate(good.part(good.held)), rate(harm.part(harm.promoted)), rate(harm.part(harm.held)),
-			rate(limit.part(limit.promoted)), rate(limit.part(limit.held)), rate(worst.part(worst.promoted)))
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", c.pattern, percent(c.base), percent(c.max()), percent(c.harm()), number(c.rate),
+			rate(good.part(good.rolledBack)), rate(good.part(good.held)),
+			rate(harm.part(harm.pastFirst)), rate(harm.part(harm.promoted)), rate(harm.part(harm.held)),
+			rate(limit.part(limit.pastFirst)), rate(limit.part(limit.promoted)), rate(limit.part(limit.held)), rate(worst.part(worst.pastFirst)))
 	}
 	fmt.Fprintln(w)
 }
@@ -130,23 +138,56 @@ func ourTimes(w io.Writer, outcomes []outcome) {
 	fmt.Fprintln(w)
 }
 
+// reference are the peers' settings of which the outage table shows the false rollbacks.
+func reference() []rule {
+	return []rule{flagger(6, atMax, 10, 5), argo(6, atMax, 10, 3, 0)}
+}
+
+func outageTable(w io.Writer, outcomes []outcome) {
+	fmt.Fprint(w, "## Beyond the promise: outages of what both versions depend on\n\n"+
+		"Both versions answer twice max for 60 s, on average 10 min apart, and are equal. This is not what falseRollback\n"+
+		"promises, which is of versions within max. In the first batch the gate sees that the old version is over max too,\n"+
+		"and holds. **In the last batch nothing is left to tell an outage from a bad release, and it rolls back.** Parts of\n"+
+		"rollouts; peers as in their projects' examples.\n\n"+
+		"| base | rate | rolled back in batch 1 | in the last batch | held | time |")
+	for _, r := range reference() {
+		fmt.Fprintf(w, " %s |", r.name())
+	}
+	fmt.Fprint(w, "\n|---|---|---|---|---|---|---|---|\n")
+	for _, o := range outcomes {
+		good := o.tallies[equal]
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |", percent(o.cell.base), number(o.cell.rate),
+			rate(good[0].part(good[0].backFirst)), rate(good[0].part(good[0].rolledBack-good[0].backFirst)), rate(good[0].part(good[0].held)), seconds(good[0].median()))
+		for _, r := range reference() {
+			at := 1 + slices.IndexFunc(peers(), func(p rule) bool { return p.name() == r.name() })
+			fmt.Fprintf(w, " %s |", rate(good[at].part(good[at].rolledBack)))
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintln(w)
+}
+
 func peerTable(w io.Writer, outcomes []outcome) {
 	fmt.Fprint(w, "## Peers\n\nOver the cells in which the gate decides. *In time* counts those in which the peer takes no more time\n"+
 		"to promote a good version than the gate; of them, those where it is *better on both* errors, and where it\n"+
-		"is *not worse* on either and better on one. *Both within 1%* is at whatever time.\n\n"+
-		"| rule | worst false rollback | worst false promotion | both within 1% | in time | better on both | not worse |\n|---|---|---|---|---|---|---|\n")
-	decided := 0
+		"is *not worse* on either and better on one. *Both within 1%* counts the cells at whatever time; *time* is the\n"+
+		"median of its time as a multiple of the gate's; *left running* is the part of versions with five times max that\n"+
+		"it neither promoted nor rolled back, in the worst cell.\n\n"+
+		"| rule | worst false rollback | worst false promotion | both within 1% | time | left running | in time | better on both | not worse |\n|---|---|---|---|---|---|---|---|---|\n")
+	decided, ignored := 0, 0.0
 	var we errorRates
 	for _, o := range outcomes {
 		if o.decides() {
 			decided++
+			worst := &o.tallies[fivefold][0]
+			ignored = max(ignored, worst.part(worst.held))
 			e := o.errorsOf(0)
 			we.falseRollback, we.falsePromotion = max(we.falseRollback, e.falseRollback), max(we.falsePromotion, e.falsePromotion)
 		}
 	}
-	fmt.Fprintf(w, "| **canary-controller** | %s | %s | %d | | | |\n", rate(we.falseRollback), rate(we.falsePromotion), decided-len(overLevel(outcomes)))
+	fmt.Fprintf(w, "| **canary-controller** | %s | %s | %d | 1.0 | %s | | | |\n", rate(we.falseRollback), rate(we.falsePromotion), decided-len(overLevel(outcomes)), rate(ignored))
 	for _, c := range compare(outcomes) {
-		fmt.Fprintf(w, "| %s | %s | %s | %d | %d | %d | %d |\n", c.name, rate(c.falseRollback), rate(c.falsePromotion), c.both, c.inTime, c.better, c.notWorse)
+		fmt.Fprintf(w, "| %s | %s | %s | %d | %.1f | %s | %d | %d | %d |\n", c.name, rate(c.falseRollback), rate(c.falsePromotion), c.both, c.slower, rate(c.ignored), c.inTime, c.better, c.notWorse)
 	}
 }
 

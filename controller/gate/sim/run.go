@@ -36,9 +36,24 @@ func cells() []cell {
 	return all
 }
 
+// outages are cells in which the promise of no false rollback does not hold: both versions
+// are over max for a while.
+func outages() []cell {
+	var all []cell
+	for _, base := range []float64{0.001, 0.01} {
+		for _, rate := range []float64{1, 10, 100, 1000} {
+			all = append(all, cell{rate, base, outage})
+		}
+	}
+	return all
+}
+
 // tally counts how a rule ended the rollouts of one cell and scenario.
 type tally struct {
 	runs, promoted, rolledBack, held int
+	// pastFirst counts those that the first batch did not end, backFirst those that were
+	// rolled back in it.
+	pastFirst, backFirst int
 	// ends counts rollouts by the steps they took.
 	ends []int32
 	// failed sums the bad requests that the new version answered.
@@ -54,6 +69,11 @@ func (t *tally) add(r result, failed int64) {
 		t.rolledBack++
 	case held:
 		t.held++
+	}
+	if r.ending == promoted || r.all > r.first {
+		t.pastFirst++
+	} else if r.ending == rolledBack {
+		t.backFirst++
 	}
 	if t.ends == nil {
 		t.ends = make([]int32, horizon+1)

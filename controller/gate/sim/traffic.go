@@ -28,6 +28,8 @@ const (
 	bursts pattern = "bursts"
 	// drift: from half to one and a half of the base and back in an hour.
 	drift pattern = "drift"
+	// outage: 60 s of twice max, at random, one in ten minutes.
+	outage pattern = "outage"
 )
 
 const (
@@ -36,21 +38,30 @@ const (
 	burstsApart  = 300 / stepSeconds
 	driftPart    = 0.5
 	driftSeconds = 3600
+	outageFactor = 2
+	outageSteps  = 60 / stepSeconds
+	outagesApart = 600 / stepSeconds
 )
 
-func (p pattern) factors(r *rand.Rand, into []float64) {
-	switch p {
-	case bursts:
+// factors draws the factors of all steps.
+func (c cell) factors(r *rand.Rand, into []float64) {
+	at := func(factor float64, steps int, apart float64) {
 		left := 0
 		for i := range into {
-			if left == 0 && r.Float64() < 1.0/burstsApart {
-				left = burstSteps
+			if left == 0 && r.Float64() < 1/apart {
+				left = steps
 			}
 			into[i] = 1
 			if left > 0 {
-				into[i], left = burstFactor, left-1
+				into[i], left = factor, left-1
 			}
 		}
+	}
+	switch c.pattern {
+	case bursts:
+		at(burstFactor, burstSteps, burstsApart)
+	case outage:
+		at(outageFactor*c.max()/c.base, outageSteps, outagesApart)
 	case drift:
 		phase := r.Float64()
 		for i := range into {
@@ -122,7 +133,7 @@ func newTraffic(c cell, s scenario, r *rand.Rand) *traffic {
 // restart draws another rollout.
 func (t *traffic) restart() {
 	t.drawn = 0
-	t.cell.pattern.factors(t.random, t.factor)
+	t.cell.factors(t.random, t.factor)
 }
 
 // upTo draws the steps before end.
