@@ -149,6 +149,8 @@ type truth struct {
 	gate *v1alpha1.Gate
 	// address is where to ask; the real Prometheus if empty.
 	address string
+	// timeout of a query, long enough for a busy machine by default.
+	timeout time.Duration
 	// metric is the name of the histogram, that of the middleware if empty.
 	metric string
 	// before, load and oldLoad are traffic before the window (both versions) and in it.
@@ -172,10 +174,13 @@ func (c *truth) namespace() string {
 	return strings.NewReplacer(" ", "-", "+", "", "%", "", ",", "").Replace(strings.ToLower(c.name))
 }
 
-// check makes a gate that judges each second and holds for ten.
+// interval is that of the gates.
+const interval = 2 * time.Second
+
+// check makes a gate that judges every other second and holds for ten.
 func check(checks ...v1alpha1.GateCheck) *v1alpha1.Gate {
 	return &v1alpha1.Gate{
-		Interval: &metav1.Duration{Duration: time.Second}, HoldDeadline: &metav1.Duration{Duration: 10 * time.Second},
+		Interval: &metav1.Duration{Duration: interval}, HoldDeadline: &metav1.Duration{Duration: 10 * time.Second},
 		Checks: checks,
 	}
 }
@@ -318,7 +323,7 @@ func play(t *testing.T, cases []*truth, rules string) {
 			if address == "" {
 				address = scraper.URL
 			}
-			g, err := New(Config{Addresses: strings.Split(address, ","), Timeout: time.Second})
+			g, err := New(Config{Addresses: strings.Split(address, ","), Timeout: c.timeout})
 			if err != nil {
 				results[i] = err
 				return

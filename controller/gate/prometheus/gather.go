@@ -45,7 +45,7 @@ func (g *Gatherer) Close() {
 func (g *Gatherer) Gather(ctx context.Context, spec *v1alpha1.Gate, namespace string, s gate.Situation, now time.Time) gate.Gathered {
 	targets, done := g.targets(ctx, spec.Prometheus, namespace)
 	defer done()
-	e := evaluation{spec: spec, situation: s, window: s.Window(now), now: now}
+	e := evaluation{spec: spec, situation: s, window: max(0, now.Sub(s.WindowStart)), now: now}
 	e.situation.Namespace = namespace
 
 	out := gate.Gathered{}

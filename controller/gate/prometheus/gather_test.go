@@ -56,7 +56,7 @@ func TestProportionAsksBothVersions(t *testing.T) {
 		if r.URL.Path != "/prom/api/v1/query" {
 			continue
 		}
-		if r.Method != http.MethodPost || r.Form.Get("timeout") != "10s" || r.Form.Has("time") || !strings.Contains(r.Form.Get("query"), "[90s]") {
+		if r.Method != http.MethodPost || r.Form.Get("timeout") != "10s" || r.Form.Has("time") || !strings.Contains(r.Form.Get("query"), "[1m30s900ms]") {
 			t.Errorf("%s with %v", r.Method, r.Form)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
+
 	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
 	"github.com/canarycontroller/canary-controller/controller/gate"
 )
@@ -61,7 +63,7 @@ func templateValues(s gate.Situation, window time.Duration) map[string]string {
 	}
 }
 
-// seconds writes a duration as Prometheus reads it.
+// seconds writes a duration in whole seconds, as Prometheus reads it.
 func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) + "s" }
 
 // preset says where the counters of requests are. README.md shows the queries.
@@ -164,7 +166,9 @@ const seenBefore = "15m"
 // provided that others were scraped before it; of one that existed the difference is
 // taken; and increase() is left for counters that were reset.
 func (c counter) sum(metric string, workload []string) string {
-	w := seconds(c.window)
+	// Whole seconds would move the start of the window from one evaluation to the next, and
+	// counts with it.
+	w := model.Duration(c.window.Truncate(time.Millisecond)).String()
 	scope := c.total + "{" + c.scope(c.namespace, c.workload) + "}"
 	var terms []string
 	for _, matchers := range workload {

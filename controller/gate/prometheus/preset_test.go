@@ -27,7 +27,7 @@ func TestREADMEHasThePresets(t *testing.T) {
 	}
 	var b strings.Builder
 	for _, name := range presetNames {
-		q, err := proportionQueries(&v1alpha1.ProportionCheck{Preset: name}, situation, 90*time.Second)
+		q, err := proportionQueries(&v1alpha1.ProportionCheck{Preset: name}, situation, 90*time.Second+400*time.Millisecond)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,9 +62,9 @@ func TestPresetQueries(t *testing.T) {
 	const pod = `[bcdfghjklmnpqrstvwxz2456789]{1,10}-[bcdfghjklmnpqrstvwxz2456789]{5}`
 	sum := func(selector, scope string) string {
 		return strings.NewReplacer("M", selector, "SCOPE", scope).Replace(`sum(
-  max_over_time(M[90s]) unless present_over_time(M[15m] offset 90s) and on () count(SCOPE offset 90s)
-  or (max_over_time(M[90s]) - min_over_time(M[90s]) unless resets(M[90s]) > 0)
-  or increase(M[90s])
+  max_over_time(M[1m30s400ms]) unless present_over_time(M[15m] offset 1m30s400ms) and on () count(SCOPE offset 1m30s400ms)
+  or (max_over_time(M[1m30s400ms]) - min_over_time(M[1m30s400ms]) unless resets(M[1m30s400ms]) > 0)
+  or increase(M[1m30s400ms])
 )`)
 	}
 	counts := func(selector, bad, scope string) (string, string) {
@@ -89,7 +89,7 @@ func TestPresetQueries(t *testing.T) {
 		want := queries{exemplars: tc.exemplars}
 		want.newBad, want.newTotal = counts(tc.newer, tc.bad, tc.scope)
 		want.oldBad, want.oldTotal = counts(tc.older, tc.bad, tc.scope)
-		got, err := proportionQueries(&v1alpha1.ProportionCheck{Preset: preset}, s, 90*time.Second+time.Millisecond)
+		got, err := proportionQueries(&v1alpha1.ProportionCheck{Preset: preset}, s, 90*time.Second+400*time.Millisecond+time.Microsecond)
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(queries{})); diff != "" || err != nil {
 			t.Errorf("%s: %v\n%s", preset, err, diff)
 		}

@@ -3,6 +3,7 @@ package prometheus
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -70,20 +71,22 @@ func count(s gate.Sample) gate.Sample {
 	return s
 }
 
-// names lists the first few label sets.
+// names lists the first few label sets. The server's order is not always the same.
 func names(v model.Vector) string {
-	var b strings.Builder
-	for i, s := range v {
-		if i == shownSeries {
-			fmt.Fprintf(&b, " and %d more", len(v)-i)
-			break
-		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(clip(s.Metric.String()))
+	all := make([]string, 0, len(v))
+	for _, s := range v {
+		all = append(all, s.Metric.String())
 	}
-	return b.String()
+	slices.Sort(all)
+	shown := make([]string, 0, shownSeries)
+	for _, name := range all[:min(len(all), shownSeries)] {
+		shown = append(shown, clip(name))
+	}
+	text := strings.Join(shown, ", ")
+	if more := len(all) - len(shown); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // clip shortens a server's words and keeps them on one line.
