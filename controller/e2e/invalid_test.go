@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -101,6 +102,14 @@ func (s *space) checkInvalid(want string) {
 	})
 }
 
+// gate changes the gate of a Canary that has a good one.
+func gate(change func(*v1alpha1.Gate)) func(*v1alpha1.Canary) {
+	return func(c *v1alpha1.Canary) {
+		c.Spec.Gate = gatedCanary("http://prometheus").Spec.Gate
+		change(c.Spec.Gate)
+	}
+}
+
 // TestSchemaRefusesAtOnce holds that what the schema can see never gets in.
 func TestSchemaRefusesAtOnce(t *testing.T) {
 	t.Parallel()
@@ -119,7 +128,13 @@ func TestSchemaRefusesAtOnce(t *testing.T) {
 		"rollback to nothing": {func(c *v1alpha1.Canary) {
 			c.Spec.Info.Type, c.Spec.Info.OldDeploymentYaml = v1alpha1.CanaryRollback, ""
 		}, "spec.info.oldDeploymentYaml is required when spec.info.type is CanaryRollback"},
-		"long name": {func(c *v1alpha1.Canary) { c.Name = strings.Repeat("a", 64) }, "metadata.name must be at most 63 characters"},
+		"gate of nothing": {gate(func(g *v1alpha1.Gate) { g.Checks = nil }), "spec.gate needs at least one check or alert"},
+		"gate interval":   {gate(func(g *v1alpha1.Gate) { g.Interval.Duration = time.Millisecond }), "interval must be from 1s to 1h"},
+		"two kinds":       {gate(func(g *v1alpha1.Gate) { g.Checks[0].Outlier = &v1alpha1.OutlierCheck{Max: "1%"} }), "a check needs exactly one of proportion, threshold and outlier"},
+		"preset and own":  {gate(func(g *v1alpha1.Gate) { g.Checks[0].Proportion.Bad = "up" }), "a proportion check needs either preset, or bad and total"},
+		"max":             {gate(func(g *v1alpha1.Gate) { g.Checks[0].Proportion.Max = "1" }), "spec.gate.checks[0].proportion.max"},
+		"address":         {gate(func(g *v1alpha1.Gate) { g.Prometheus.Address = "http://u:p@host" }), "spec.gate.prometheus.address"},
+		"long name":       {func(c *v1alpha1.Canary) { c.Name = strings.Repeat("a", 64) }, "metadata.name must be at most 63 characters"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := parallel(t)

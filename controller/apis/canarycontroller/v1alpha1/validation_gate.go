@@ -157,7 +157,7 @@ func validateProportion(path *field.Path, p *ProportionCheck, hasOld bool) field
 	}
 	errs = append(errs, query(path.Child("bad"), p.Bad)...)
 	errs = append(errs, query(path.Child("total"), p.Total)...)
-	if p.OldBad != "" {
+	if p.OldBad != "" && p.OldTotal != "" {
 		errs = append(errs, query(path.Child("oldBad"), p.OldBad)...)
 		errs = append(errs, query(path.Child("oldTotal"), p.OldTotal)...)
 		if !hasOld {
