@@ -3,6 +3,6 @@
 //
 //	go run ./controller/gate/sim -seed 1 -out docs/gate-simulation.md
 //
-// The same seed and number of rollouts give the same file on any machine and any number of
-// processors. It imports the gate and nothing else of this module.
+// The same seed and number of rollouts give the same file on any number of processors of
+// one architecture. It imports the gate and the API types, nothing else of this module.
 package main
