@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -160,6 +161,9 @@ type truth struct {
 	steps []step
 	// absent has no pods at all.
 	absent bool
+	// exposes is what something else exposes, after so many seconds of scraping. Its labels
+	// are honoured.
+	exposes func(seconds float64) string
 	// verdict and action are how it must end, message what it must say then.
 	verdict v1alpha1.Verdict
 	action  gate.Action
@@ -275,7 +279,8 @@ func play(t *testing.T, cases []*truth, rules string) {
 	mux := http.NewServeMux()
 	target := httptest.NewServer(mux)
 	defer target.Close()
-	var jobs strings.Builder
+	var jobs, others strings.Builder
+	began := time.Now()
 	worlds := make([]*world, len(cases))
 	for i, c := range cases {
 		metric := c.metric
@@ -284,6 +289,14 @@ func play(t *testing.T, cases []*truth, rules string) {
 		}
 		w := &world{newer: newPod(metric), older: newPod(metric)}
 		worlds[i] = w
+		if c.exposes != nil {
+			path := "/" + c.namespace() + "/exposes"
+			mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+				_, _ = io.WriteString(w, c.exposes(time.Since(began).Seconds()))
+			})
+			fmt.Fprintf(&others, "  - targets: [%q]\n    labels: {case: %q, __metrics_path__: %q}\n", target.Listener.Addr(), c.namespace(), path)
+		}
 		if c.absent {
 			continue
 		}
@@ -298,6 +311,9 @@ func play(t *testing.T, cases []*truth, rules string) {
 	if jobs.Len() == 0 {
 		config = "global: {scrape_interval: 1s, evaluation_interval: 1s}\n"
 	}
+	if others.Len() > 0 {
+		config += "- job_name: others\n  honor_labels: true\n  static_configs:\n" + others.String()
+	}
 	if rules != "" {
 		file := filepath.Join(t.TempDir(), "rules.yml")
 		if err := os.WriteFile(file, []byte(rules), 0o644); err != nil {
@@ -308,10 +324,10 @@ func play(t *testing.T, cases []*truth, rules string) {
 	if err := scraper.SetConfig(ctx, config); err != nil {
 		t.Fatal(err)
 	}
-	if pods := strings.Count(jobs.String(), "targets:"); pods > 0 {
+	if pods := strings.Count(jobs.String()+others.String(), "targets:"); pods > 0 {
 		g := gatherer(t, Config{Addresses: []string{scraper.URL}})
 		until(ctx, t, "every pod is scraped", func() bool {
-			return g.gather(ctx, threshold(`count(up{job="pods"} == 1)`))["check"][0].Value.Value == float64(pods)
+			return g.gather(ctx, threshold(`count(up{job=~"pods|others"} == 1)`))["check"][0].Value.Value == float64(pods)
 		})
 	}
 	results := make([]error, len(cases))

@@ -149,6 +149,8 @@ func TestTruth(t *testing.T) {
 			return g
 		}(), load: load(400, .2, .05), oldLoad: fine, verdict: fail, action: gate.Pause},
 	}
+	cases = append(cases, meshCases()...)
+	cases = append(cases, outlierCases()...)
 	for _, c := range cases {
 		// Nothing but positive evidence promotes, and nothing but harm rolls back.
 		each := c.each
