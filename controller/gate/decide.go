@@ -64,8 +64,9 @@ func outcome(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, override bool, no
 	deadline := spec.HoldDeadline.Duration
 	o := Outcome{
 		Verdict: status.Verdict, Action: Hold, Message: status.Message,
-		HoldLeft: max(0, status.WindowStart.Add(deadline).Sub(now)),
+		HoldLeft: max(0, heldSince(status, now).Add(deadline).Sub(now)),
 	}
+	lately := status.EvaluatedAt != nil && trusted(spec, status, now)
 	if status.EvaluatedAt == nil {
 		o.Verdict, o.Message = v1alpha1.VerdictNoData, "not evaluated yet"
 	}
@@ -78,15 +79,27 @@ func outcome(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, override bool, no
 	case status.PausedAt != nil:
 		o.Action = Pause
 		o.Message = fmt.Sprintf("waiting for a person since %s; %s", status.PausedAt.UTC().Format(time.RFC3339), o.Message)
-	case o.Verdict == v1alpha1.VerdictPass && trusted(spec, status, now):
+	case o.Verdict == v1alpha1.VerdictPass && lately:
 		o.Action = Promote
-	case o.HoldLeft == 0:
+	case o.HoldLeft == 0 && lately:
+		// Not because no controller was there to look.
 		o.Action = act(spec.OnHold)
 		o.Message = fmt.Sprintf("no verdict within %s; %s", deadline, o.Message)
 	case o.Verdict == v1alpha1.VerdictPass:
 		o.Message = "must be evaluated again, as the last time is too long ago; " + o.Message
 	}
 	return o
+}
+
+// heldSince is what the hold deadline counts from: the moment itself while the gate passes.
+func heldSince(status *v1alpha1.GateStatus, now time.Time) time.Time {
+	switch {
+	case status.HeldSince != nil:
+		return status.HeldSince.Time
+	case status.Verdict == v1alpha1.VerdictPass:
+		return now
+	}
+	return status.WindowStart.Time
 }
 
 // trusted says that the verdict is recent enough to promote by. The minute is for

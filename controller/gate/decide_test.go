@@ -41,11 +41,12 @@ func TestDecide(t *testing.T) {
 	}{
 		{"nothing evaluated", v1alpha1.Gate{}, nil, false, 10, Outcome{v1alpha1.VerdictNoData, Hold, "not evaluated yet", 1790 * time.Second}, 0},
 		{"another batch evaluated", v1alpha1.Gate{}, other, false, 60, Outcome{v1alpha1.VerdictNoData, Hold, "not evaluated yet", 1740 * time.Second}, 0},
-		{"pass", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictPass, 60), false, 61, Outcome{v1alpha1.VerdictPass, Promote, "why", 1739 * time.Second}, 0},
-		{"pass, three intervals ago", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictPass, 60), false, 150, Outcome{v1alpha1.VerdictPass, Promote, "why", 1650 * time.Second}, 0},
-		{"pass, longer ago", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictPass, 60), false, 151, Outcome{v1alpha1.VerdictPass, Hold, "must be evaluated again, as the last time is too long ago; why", 1649 * time.Second}, 0},
-		{"pass after the deadline", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictPass, 1801), false, 1801, Outcome{v1alpha1.VerdictPass, Promote, "why", 0}, 0},
-		{"pass of long before the deadline", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictPass, 60), false, 1800, Outcome{v1alpha1.VerdictPass, Pause, "no verdict within 30m0s; why", 0}, 1800},
+		{"pass", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictPass, 60), false, 61, Outcome{v1alpha1.VerdictPass, Promote, "why", 1800 * time.Second}, 0},
+		{"pass, three intervals ago", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictPass, 60), false, 150, Outcome{v1alpha1.VerdictPass, Promote, "why", 1800 * time.Second}, 0},
+		{"pass, longer ago", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictPass, 60), false, 151, Outcome{v1alpha1.VerdictPass, Hold, "must be evaluated again, as the last time is too long ago; why", 1800 * time.Second}, 0},
+		{"pass after the deadline", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictPass, 1801), false, 1801, Outcome{v1alpha1.VerdictPass, Promote, "why", 1800 * time.Second}, 0},
+		{"pass of long ago", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictPass, 60), false, 1800, Outcome{v1alpha1.VerdictPass, Hold, "must be evaluated again, as the last time is too long ago; why", 1800 * time.Second}, 0},
+		{"no data long ago", rollback, evaluated(v1alpha1.VerdictNoData, 60), false, 4000, Outcome{v1alpha1.VerdictNoData, Hold, "why", 0}, 0},
 		{"fail", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictFail, 60), false, 61, Outcome{v1alpha1.VerdictFail, Rollback, "why", 1739 * time.Second}, 0},
 		{"fail, long ago", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictFail, 60), false, 1000, Outcome{v1alpha1.VerdictFail, Rollback, "why", 800 * time.Second}, 0},
 		{"fail, to pause", pause, evaluated(v1alpha1.VerdictFail, 60), false, 61, Outcome{v1alpha1.VerdictFail, Pause, "why", 1739 * time.Second}, 61},
@@ -53,8 +54,8 @@ func TestDecide(t *testing.T) {
 		{"error", rollback, evaluated(v1alpha1.VerdictError, 60), false, 1799, Outcome{v1alpha1.VerdictError, Hold, "why", time.Second}, 0},
 		{"no data at the deadline", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictNoData, 1790), false, 1800, Outcome{v1alpha1.VerdictNoData, Pause, "no verdict within 30m0s; why", 0}, 1800},
 		{"error at the deadline, to roll back", rollback, evaluated(v1alpha1.VerdictError, 1790), false, 1800, Outcome{v1alpha1.VerdictError, Rollback, "no verdict within 30m0s; why", 0}, 0},
-		{"never evaluated at the deadline", v1alpha1.Gate{}, nil, false, 2000, Outcome{v1alpha1.VerdictNoData, Pause, "no verdict within 30m0s; not evaluated yet", 0}, 2000},
-		{"health does not end a pause", v1alpha1.Gate{}, paused(evaluated(v1alpha1.VerdictPass, 60)), false, 61, Outcome{v1alpha1.VerdictPass, Pause, "waiting for a person since 2026-11-30T08:00:50Z; why", 1739 * time.Second}, 50},
+		{"never evaluated at the deadline", rollback, nil, false, 2000, Outcome{v1alpha1.VerdictNoData, Hold, "not evaluated yet", 0}, 0},
+		{"health does not end a pause", v1alpha1.Gate{}, paused(evaluated(v1alpha1.VerdictPass, 60)), false, 61, Outcome{v1alpha1.VerdictPass, Pause, "waiting for a person since 2026-11-30T08:00:50Z; why", 1800 * time.Second}, 50},
 		{"nor does lack of data at the deadline", rollback, paused(evaluated(v1alpha1.VerdictNoData, 60)), false, 1800, Outcome{v1alpha1.VerdictNoData, Pause, "waiting for a person since 2026-11-30T08:00:50Z; why", 0}, 50},
 		{"but harm does", rollback, paused(evaluated(v1alpha1.VerdictFail, 60)), false, 61, Outcome{v1alpha1.VerdictFail, Rollback, "why", 1739 * time.Second}, 50},
 		{"unless it only pauses", pause, paused(evaluated(v1alpha1.VerdictFail, 60)), false, 61, Outcome{v1alpha1.VerdictFail, Pause, "why", 1739 * time.Second}, 50},
@@ -182,4 +183,28 @@ func TestDecideNeedsEvidence(t *testing.T) {
 			t.Fatalf("first %+v, then %+v", o, again)
 		}
 	})
+}
+
+// TestHoldCountsFromTheLastPass: a batch that had passed and waited for a person for hours
+// has the whole deadline before it when its traffic ends.
+func TestHoldCountsFromTheLastPass(t *testing.T) {
+	spec := v1alpha1.Gate{Checks: []v1alpha1.GateCheck{{Name: "p99", Threshold: &v1alpha1.ThresholdCheck{Query: "q", Max: "1", Passes: 1, Failures: 1}}}}
+	look := func(before *v1alpha1.GateStatus, seconds int, sample Sample) *v1alpha1.GateStatus {
+		return Evaluate(&spec, before, situation, Gathered{"p99": {{Value: sample}}}, after(seconds))
+	}
+	nothing := Sample{Verdict: v1alpha1.VerdictNoData, Problem: "empty"}
+	s := look(nil, 60, nothing)
+	if want := (metav1.Time{Time: t0}); !s.HeldSince.Equal(&want) {
+		t.Errorf("held since %s, want the start of the window", s.HeldSince)
+	}
+	if s = look(s, 90, Sample{Value: 0.5}); s.HeldSince != nil {
+		t.Errorf("held since %s although it passed", s.HeldSince)
+	}
+	s = look(look(s, 9000, nothing), 9030, nothing)
+	if want := (metav1.Time{Time: after(9000)}); !s.HeldSince.Equal(&want) {
+		t.Errorf("held since %s, want %s", s.HeldSince, want)
+	}
+	if o, _ := Decide(&spec, s, situation, false, after(9030)); o.Action != Hold || o.HoldLeft != 1770*time.Second {
+		t.Errorf("%+v", o)
+	}
 }

@@ -19,15 +19,15 @@ import (
 func Due(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, s Situation, now time.Time) time.Duration {
 	spec = defaulted(spec)
 	every := max(spec.Interval.Duration, time.Second)
-	deadline := s.WindowStart.Add(spec.HoldDeadline.Duration)
 	if !current(status, s) || status.EvaluatedAt == nil {
+		deadline := s.WindowStart.Add(spec.HoldDeadline.Duration)
 		first := s.WindowStart.Add(every + spread(s, every))
 		if deadline.Before(first) {
 			first = deadline
 		}
 		return max(0, first.Sub(now))
 	}
-	next := status.EvaluatedAt.Add(every)
+	next, deadline := status.EvaluatedAt.Add(every), heldSince(status, now).Add(spec.HoldDeadline.Duration)
 	if now.Before(deadline) && deadline.Before(next) {
 		next = deadline
 	}

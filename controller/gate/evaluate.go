@@ -39,7 +39,7 @@ func current(status *v1alpha1.GateStatus, s Situation) bool {
 // begin is the status before the first evaluation of a batch. What outlives a batch are the
 // decisions, and of each check the old version's counts.
 func begin(before *v1alpha1.GateStatus, s Situation) *v1alpha1.GateStatus {
-	after := &v1alpha1.GateStatus{Batch: s.Batch, WindowStart: second(s.WindowStart)}
+	after := &v1alpha1.GateStatus{Batch: s.Batch, WindowStart: second(s.WindowStart), HeldSince: new(second(s.WindowStart))}
 	if before == nil {
 		return after
 	}
@@ -88,6 +88,12 @@ func Evaluate(spec *v1alpha1.Gate, before *v1alpha1.GateStatus, s Situation, g G
 		}
 	}
 	after.Verdict, after.Message = summary(after.Checks)
+	switch {
+	case after.Verdict == v1alpha1.VerdictPass:
+		after.HeldSince = nil
+	case after.HeldSince == nil:
+		after.HeldSince = new(at)
+	}
 	return after
 }
 

@@ -123,18 +123,20 @@ func (c *Controller) gatherNext(ctx context.Context) bool {
 	}
 	defaulted := canary.DeepCopy()
 	v1alpha1.SetDefaults(defaulted)
-	found := c.gatherSafely(ctx, defaulted.Spec.Gate, name, asked.situation)
+	// The window ends when the questions are asked, not when the last answer is there.
+	at := c.now()
+	found := c.gatherSafely(ctx, defaulted.Spec.Gate, name, asked.situation, at)
 	if ctx.Err() != nil {
 		// What was cut short by the end of this process says nothing.
 		return true
 	}
-	c.gatherings.CompareAndSwap(name, stored, &gathering{situation: asked.situation, found: found, at: c.now()})
+	c.gatherings.CompareAndSwap(name, stored, &gathering{situation: asked.situation, found: found, at: at})
 	c.queue.Add(name)
 	return true
 }
 
 // gatherSafely turns a panic into evidence of nothing, which holds the batch.
-func (c *Controller) gatherSafely(ctx context.Context, spec *v1alpha1.Gate, name cache.ObjectName, s gate.Situation) (found gate.Gathered) {
+func (c *Controller) gatherSafely(ctx context.Context, spec *v1alpha1.Gate, name cache.ObjectName, s gate.Situation, at time.Time) (found gate.Gathered) {
 	defer func() {
 		if p := recover(); p != nil {
 			klog.FromContext(ctx).Error(fmt.Errorf("%v", p), "Gathering evidence panicked", "canary", name, "stack", string(debug.Stack()))
@@ -144,5 +146,5 @@ func (c *Controller) gatherSafely(ctx context.Context, spec *v1alpha1.Gate, name
 	if c.gatherer == nil {
 		return gate.Gathered{}
 	}
-	return c.gatherer.Gather(ctx, spec, name.Namespace, s, c.now())
+	return c.gatherer.Gather(ctx, spec, name.Namespace, s, at)
 }
