@@ -41,8 +41,9 @@ type Config struct {
 	// QueriesPerSecond bounds the requests to one Prometheus, for all Canaries together, 50.
 	// Up to MaxConcurrent may be sent at once after a pause.
 	QueriesPerSecond float64
-	// Observe is told how each query ended: success, no_data, timeout or error. Nothing if
-	// nil. Queries for exemplars, which many servers do not answer, are not observed.
+	// Observe is told how each query ended: success, no_data, timeout or error. It must be
+	// safe for concurrent use; nil for nobody. Queries for exemplars and for a server's
+	// configuration, which many do not answer, are not observed.
 	Observe func(result string, took time.Duration)
 	// Logger takes what does not get into evidence. Nothing is logged if nil.
 	Logger *slog.Logger

@@ -19,5 +19,6 @@
 //
 // Queries (preset.go, outlier.go), the reading of answers (sample.go, problem.go, rules.go)
 // and the address policy (allow.go) are pure. It may import package gate, the API types,
-// client_golang/api and prometheus/common/model; nothing of client-go.
+// client_golang/api, prometheus/common/model and libraries that know nothing of either;
+// nothing of client-go: Secrets come through a function.
 package prometheus

@@ -4,7 +4,6 @@ package prometheus
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -399,5 +398,5 @@ func expect(ok bool, format string, args ...any) error {
 	if ok {
 		return nil
 	}
-	return errors.New(fmt.Sprintf(format, args...))
+	return fmt.Errorf(format, args...)
 }

@@ -203,10 +203,12 @@ func TestDialledAddressIsChecked(t *testing.T) {
 	}
 	p := policy{clusterDomain: "cluster.local"}
 	for _, why := range []admission{byCluster, byName, byPrefix} {
-		transport := p.guardedTransport(u, why, u.Hostname(), 1)
-		_, err := (&http.Client{Transport: transport}).Get("http://prometheus.monitoring.svc")
-		if err == nil || !strings.Contains(err.Error(), "loopback") {
-			t.Errorf("%d: %v", why, err)
+		for _, leadsTo := range []string{u.Hostname(), "localhost"} {
+			transport := p.guardedTransport(u, why, leadsTo, 1)
+			_, err := (&http.Client{Transport: transport}).Get("http://prometheus.monitoring.svc")
+			if err == nil || !strings.Contains(err.Error(), "loopback") {
+				t.Errorf("%d, %s: %v", why, leadsTo, err)
+			}
 		}
 	}
 	if n := len(f.seen()); n > 0 {
