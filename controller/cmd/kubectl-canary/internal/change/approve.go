@@ -2,6 +2,7 @@ package change
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
@@ -58,12 +59,15 @@ func ended(c *v1alpha1.Canary) string {
 func approveNext(c *v1alpha1.Canary, batch int32) (Change, error) {
 	s := &c.Status
 	next, has, all := batch, approved(c), batches(s)
+	if stale(c) {
+		all = mostBatches(c)
+	}
 	if next == 0 {
 		next = s.CurrentBatch + 1
 	}
 	explicit := batch != 0
 	switch {
-	case !explicit && s.CurrentBatch == 0 && !stale(c):
+	case !explicit && s.CurrentBatch == 0:
 		return refuse("the rollout has not begun, no batch waits for approval; --batch N approves ahead")
 	case s.CurrentBatch > 0 && next <= has && (all == 0 || next <= all):
 		return nothing("batch %d is approved already%s", next, stillHeld(c))
@@ -73,7 +77,7 @@ func approveNext(c *v1alpha1.Canary, batch int32) (Change, error) {
 		return refuse("batch 1 begins by itself, approvals begin with batch 2")
 	case next > v1alpha1.MaxBatches:
 		return refuse("--batch is %d, there are at most %d batches", next, v1alpha1.MaxBatches)
-	case !stale(c) && all > 0 && next > all:
+	case all > 0 && next > all:
 		if !explicit {
 			return refuse("batch %d of %d is the last one, nothing waits for approval", s.CurrentBatch, all)
 		}
@@ -92,6 +96,23 @@ func approveNext(c *v1alpha1.Canary, batch int32) (Change, error) {
 		what += fmt.Sprintf(" of %d", all)
 	}
 	return e.make(Change{Batch: next}, "%s approved (currentBatch was %d)%s", what, has, stillHeld(c))
+}
+
+// mostBatches is how many batches the spec asks for at most, before the controller has
+// acted on it; 0 when it does not say.
+func mostBatches(c *v1alpha1.Canary) int32 {
+	if n := len(c.Spec.Batches); n > 0 {
+		// A list that stops short of the total gets one more.
+		return int32(n) + 1
+	}
+	if c.Spec.Info.TotalBatches == nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(c.Spec.Info.TotalBatches.String(), 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int32(n)
 }
 
 // stillHeld says what keeps an approved batch from starting.

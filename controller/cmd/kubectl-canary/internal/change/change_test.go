@@ -161,6 +161,7 @@ func TestApprove(t *testing.T) {
 		"batch 1":                       {canary(waiting, 1), ApproveOptions{Batch: 1}, want{nothing: "batch 1 is approved already"}},
 		"beyond the last":               {canary(waiting, 1), ApproveOptions{Batch: 5}, want{refusal: "--batch is 5, the rollout has 4 batches"}},
 		"beyond any":                    {canary(waiting, 1, outdated), ApproveOptions{Batch: 1001}, want{refusal: "at most 1000"}},
+		"beyond an unseen spec":         {canary(waiting, 1, outdated), ApproveOptions{Batch: 5}, want{refusal: "--batch is 5, the rollout has 4 batches"}},
 		"in the last":                   {canary(v1alpha1.PhaseProgressing, 4), ApproveOptions{}, want{refusal: "batch 4 of 4 is the last"}},
 		"nobody is waited for":          {canary(v1alpha1.PhaseProgressing, 1, pauseType(v1alpha1.PauseNone)), ApproveOptions{}, want{refusal: "pauseType is None"}},
 		"nobody is waited for any more": {canary(v1alpha1.PhaseProgressing, 2, pauseType(v1alpha1.PauseFirst)), ApproveOptions{}, want{refusal: "waits after batch 1 only"}},

@@ -16,8 +16,12 @@ import (
 // mistyped is a value that its field cannot hold.
 type mistyped struct{ path, rule string }
 
-// mostMistyped bounds how many wrong values of one Canary are told at once.
-const mostMistyped = 20
+// mostMistyped bounds how many wrong values of one Canary are told at once, mostDecoded how
+// many bytes are read over and over to find one.
+const (
+	mostMistyped = 20
+	mostDecoded  = 8 << 20
+)
 
 // decode reads a Canary strictly. A value that its field cannot hold is told and left out,
 // so that what is wrong after it is found too. The Canary is nil when nothing is left.
@@ -33,6 +37,10 @@ func decode(text []byte) (*v1alpha1.Canary, []error, []mistyped) {
 		path, rest := "", []byte(nil)
 		if json.Unmarshal(text, &tree) == nil {
 			path, rest = culprit(tree, err)
+		}
+		var mismatch *json.UnmarshalTypeError
+		if path == "" && errors.As(err, &mismatch) {
+			path = mismatch.Field
 		}
 		found = append(found, mistyped{path, typeRule(err)})
 		if rest == nil || len(found) == mostMistyped {
@@ -54,7 +62,12 @@ func typeRule(err error) string {
 // say: the one without which there is no such error. It returns its path and the JSON
 // without it.
 func culprit(tree any, err error) (string, []byte) {
-	for _, path := range values(tree, nil) {
+	paths := values(tree, nil)
+	whole, marshalErr := json.Marshal(tree)
+	if marshalErr != nil || len(paths)*len(whole) > mostDecoded {
+		return "", nil
+	}
+	for _, path := range paths {
 		rest, marshalErr := json.Marshal(without(tree, path))
 		if marshalErr != nil {
 			return "", nil
