@@ -25,7 +25,7 @@ help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build the operator, the demo and go-hello into bin/
+build: ## Build the operator, kubectl-canary, the demo and the examples into bin/
 	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./controller/cmd/... ./deploy/demo ./deploy/examples/...
 
 .PHONY: generate
@@ -106,6 +106,10 @@ bench: ## Benchmarks of every module
 	@for m in $(MODULES); do ( cd "$$m"; \
 	  packages=$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./... 2>/dev/null | while read -r d; do grep -lq '^func Benchmark' "$$d"/*_test.go && echo "$$d" || true; done); \
 	  [ -z "$$packages" ] || go test -run '^$$' -bench . -benchmem $$packages ); done
+
+.PHONY: sim
+sim: ## Simulate the gate beside its peers' rules; writes docs/gate-simulation.md
+	go run ./controller/gate/sim -seed 1 -out docs/gate-simulation.md
 
 .PHONY: demo
 demo: ## A release from start to finish on a lab of its own; DEMO=once ends by itself
