@@ -85,7 +85,7 @@ e2e: $(SUMMARY) servers ## Tests against a real API server, Prometheus and other
 	  for p in $$packages; do [ "$$(cd "$$p" && go list -m -f '{{.Dir}}')" != "$$root" ] || own="$$own $$p"; done; \
 	  [ -n "$$own" ] || exit 0; \
 	  case " $(HEAVY) " in *" $$m "*) vet=-vet=off;; *) vet=;; esac; \
-	  { $(if $(filter command,$(firstword $(origin KUBECONFIG))),E2E_KUBECONFIG='$(abspath $(KUBECONFIG))') $(TEST) -tags e2e $$vet -count 1 -p 1 $$own || true; } | $(SHOW) -v ) || failed=1; done; exit $${failed:-0}
+	  { $(if $(filter command,$(firstword $(origin KUBECONFIG))),E2E_KUBECONFIG='$(abspath $(KUBECONFIG))') $(TEST) -tags e2e $$vet -count 1 -p 2 $$own || true; } | $(SHOW) -v ) || failed=1; done; exit $${failed:-0}
 
 # What make e2e builds first, so that no test's time goes into it.
 SERVERS ?= lab prometheus jaeger

@@ -47,7 +47,7 @@ var families = []family{
 	{"workqueue_work_duration_seconds", histogram, "controller name", 2},
 	{"workqueue_unfinished_work_seconds", gauge, "controller name", 2},
 	{"workqueue_longest_running_processor_seconds", gauge, "controller name", 2},
-	{"workqueue_retries_total", counter, "controller name", 2},
+	{"workqueue_retries_total", counter, "controller name", 1},
 	{"rest_client_requests_total", counter, "code host method", 0},
 	{"rest_client_request_duration_seconds", histogram, "host verb", 0},
 	{"rest_client_rate_limiter_duration_seconds", histogram, "host verb", 0},

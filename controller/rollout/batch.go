@@ -182,14 +182,27 @@ func (s *step) removeOld() {
 		s.out.act(s.plan.NewName, Action{Verb: Apply, Replicas: s.plan.Total})
 		s.out.act(s.plan.OldName, drain(old, 0))
 		s.say(v1alpha1.PhaseProgressing, v1alpha1.ReasonBatchFinished, "all batches are finished; removing %s", s.plan.OldName)
+		s.clockRemoval()
 		return
 	}
 	if len(s.state.Retiring) > 0 {
 		s.say(v1alpha1.PhaseProgressing, v1alpha1.ReasonBatchFinished, "all batches are finished; removing superseded Deployments")
+		s.clockRemoval()
 		return
 	}
 	s.finish(v1alpha1.OutcomeCompleted)
 	s.say(v1alpha1.PhaseCompleted, v1alpha1.ReasonCompleted, "%s is released", s.plan.NewName)
+}
+
+// clockRemoval shows a removal that takes longer than the progress deadline, such as one
+// that somebody's finalizer holds up, as Stalled.
+func (s *step) clockRemoval() {
+	finished := s.state.Batches[s.state.CurrentBatch-1].FinishedAt
+	if left := finished.Add(s.plan.ProgressDeadline).Sub(s.now); left > 0 {
+		s.requeue(left)
+		return
+	}
+	s.out.Stalled = true
 }
 
 // failGate answers evidence of harm: back to the old version, or, when there is none,

@@ -351,3 +351,27 @@ func (w *world) check2(t *rapid.T, phase v1alpha1.Phase, newReplicas, oldReplica
 		t.Fatalf("came to rest as %s, want %s with %d new and %d old", w.picture(), phase, newReplicas, oldReplicas)
 	}
 }
+
+// TestARemovalThatHangsStalls: somebody's finalizer keeps the old Deployment.
+func TestARemovalThatHangsStalls(t *testing.T) {
+	w := newWorld(plan42(v1alpha1.CanaryDeploy, v1alpha1.PauseNone), map[string]*Workload{"old": whole(4)})
+	for w.last.Message != "all batches are finished; removing old" {
+		w.sync()
+		w.settle()
+	}
+	w.live["old"] = &Workload{Exists: true, Deleting: true, Settled: true}
+	w.sync()
+	if w.last.Stalled || w.last.RequeueAfter != 10*time.Minute {
+		t.Errorf("stalled %t, asks again after %s", w.last.Stalled, w.last.RequeueAfter)
+	}
+	w.now = w.now.Add(10 * time.Minute)
+	w.sync()
+	if !w.last.Stalled || w.last.Phase != v1alpha1.PhaseProgressing {
+		t.Errorf("stalled %t in %s after ten minutes", w.last.Stalled, w.last.Phase)
+	}
+	delete(w.live, "old")
+	w.run()
+	if w.last.Stalled || w.last.Phase != v1alpha1.PhaseCompleted {
+		t.Errorf("stalled %t in %s afterwards", w.last.Stalled, w.last.Phase)
+	}
+}
