@@ -167,7 +167,7 @@ spec:
     - name: error-rate
       proportion: {preset: http-server, max: 1%%, harm: 0.5%%}
     - name: p99
-      threshold: {query: "p99{{ .Window }}", max: "0.5", samples: n, minSamples: 5, passes: 3, failures: 3}
+      threshold: {query: "p99{{ .Window }}", max: "0.5", samples: count, minSamples: 5, passes: 3, failures: 3}
     - name: ejected
       outlier: {max: 100%%}
     alerts:
@@ -195,9 +195,12 @@ spec:
 		"http://prometheus:9090=>ftp://prometheus", "http://prometheus:9090=>http://user:pw@prometheus", "http://prometheus:9090=>http://prometheus?a=b", "timeout: 10s=>timeout: 2m", "secret: credentials=>secret: " + strings.Repeat("a", 254),
 		"name: error-rate=>name: Error", "name: error-rate=>name: p99", "name: error-rate=>name: " + strings.Repeat("a", 64),
 		"preset: http-server=>preset: nginx", "max: 1%, harm=>harm", "max: 1%,=>max: 1,", "harm: 0.5%=>harm: 123%", "preset: http-server,=>", "preset: http-server,=>preset: http-server, bad: x, total: y,",
-		"query: \"p99{{ .Window }}\",=>", "max: \"0.5\", samples=>samples", "max: \"0.5\"=>max: half", "max: \"0.5\"=>max: 0.5", "samples: n, min=>min", "minSamples: 5=>minSamples: -5", "passes: 3=>passes: 0", "failures: 3=>failures: 101",
+		"query: \"p99{{ .Window }}\",=>", "max: \"0.5\", samples=>samples", "max: \"0.5\"=>max: half", "max: \"0.5\"=>max: 0.5", "samples: count, min=>min", "minSamples: 5=>minSamples: -5", "passes: 3=>passes: 0", "failures: 3=>failures: 101",
 		"outlier: {max: 100%}=>outlier: {max: 101%}", "outlier: {max: 100%}=>outlier: {}", "outlier: {max: 100%}=>threshold: {query: a, max: \"1\"}\n      outlier: {max: 1%}", "      outlier: {max: 100%}\n=>",
-		"{canary_gate: \"true\"}=>{}", "matchLabels: {canary_gate: \"true\"}=>{}",
+		"passes: 3=>passes: \"\"", "failures: 3=>failures: 0", "outlier: {max: 100%}=>outlier: {max: 1%, passes: 0}", "onFail: Rollback=>onFail: \"\"", "onFail: Rollback=>onHold: \"\"", "pauseType: First=>pauseType: \"\"",
+		"  info:=>  deletionPolicy: Keep\n  info:", "  info:=>  deletionPolicy: \"\"\n  info:", "preset: http-server=>preset: \"\"", "harm: 0.5%=>harm: \"\"", "max: \"0.5\"=>max: \"\"",
+		"address: \"http://prometheus:9090\"=>addresses: [\"http://a\", \"http://a\"]", "address: \"http://prometheus:9090\"=>addresses: [\"\"]", "address: \"http://prometheus:9090\"=>serverName: " + strings.Repeat("a", 254), "address: \"http://prometheus:9090\"=>address: \"\"",
+		"{canary_gate: \"true\"}=>{}", "- matchLabels: {canary_gate: \"true\"}=>- {}",
 	} {
 		text := good
 		if change != "" {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -154,6 +155,9 @@ func (a *app) compose(ctx context.Context, deployment string, f newFlags) error 
 	object := fmt.Sprintf("Deployment %s/%s", namespace, deployment)
 	// As it is, since a decoded one would lack fields that a newer API server has.
 	raw, err := apps.RESTClient().Get().Namespace(namespace).Resource("deployments").Name(deployment).Do(ctx).Raw()
+	if apierrors.IsNotFound(err) {
+		return failed(exitNotFound, "%s not found", object)
+	}
 	if err != nil {
 		return a.explain(err, "reading "+object, object)
 	}

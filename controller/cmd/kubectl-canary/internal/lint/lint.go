@@ -256,7 +256,7 @@ func (d *document) object(text []byte, doubled []duplicate, decoded bool) {
 		// Without the values that could not be read, rules about them would mislead.
 		return
 	}
-	for _, problem := range d.rules(canary) {
+	for _, problem := range merge(d.rules(canary), shapeErrors(text)) {
 		d.add(problem.Field, problem.ErrorBody(), 0)
 	}
 }

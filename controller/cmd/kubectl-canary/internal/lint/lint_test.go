@@ -85,6 +85,9 @@ func TestOneFinding(t *testing.T) {
 		"windows lines":        {strings.ReplaceAll(canary("type: NormalDeploy", "type: Blue"), "\n", "\r\n"), "", `f:spec.info.type: Unsupported value: "Blue"`},
 		"a later document":     {"a: 1\n---\n# x\n" + canary("type: NormalDeploy", "type: Blue"), "", `f:spec.info.type: Unsupported value: "Blue": supported values: "NormalDeploy", "CanaryDeploy", "CanaryRollback" (line 9)`},
 		"on the marker's line": {"--- {apiVersion: canarycontroller.tech.com/v1alpha1, kind: Canary, metadata: {name: x}, spec: {info: {type: ABTest, newDeploymentYaml: z}}}", "", "f:spec.info.type: Forbidden"},
+		"leading zero":         {canary("  info:", "  batches: [1, \"02\"]\n  info:"), "", `f:spec.batches[1]: Invalid value: "02": must be a number of replicas or 1% to 100%, without leading zeros (line 5)`},
+		"empty policy":         {canary("  info:", "  deletionPolicy: \"\"\n  info:"), "", `f:spec.deletionPolicy: Invalid value: "": must be Delete or Orphan (line 5)`},
+		"once each":            {canary("  info:", "  batches: [\"half\"]\n  info:"), "", `f:spec.batches[0]: Invalid value: "half": must be a number of replicas or a percent such as 25% (line 5)`},
 		"a tab":                {"a:\n\tb: c\n", "", "f: is not valid YAML: line 2: found character that cannot start any token"},
 		"too long":             {strings.Repeat("#", MaxFileBytes+1), "", "f: is 33554433 bytes long, the limit is 33554432"},
 	} {
@@ -98,6 +101,9 @@ func TestOneFinding(t *testing.T) {
 			}
 			if len(report.Findings) == 0 || !strings.HasPrefix(report.Findings[0].String(), tc.want) {
 				t.Errorf("got  %v\nwant %s", report.Findings, tc.want)
+			}
+			if name == "once each" && len(report.Findings) != 1 {
+				t.Errorf("one field is told of twice: %v", report.Findings)
 			}
 		})
 	}
