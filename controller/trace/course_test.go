@@ -201,7 +201,7 @@ func checkCourse(t *rapid.T, d *drive, ends map[string]int) {
 		}
 		content[id] = wire(t, s)
 	}
-	for range rapid.IntRange(60, 160).Draw(t, "syncs") {
+	for range rapid.IntRange(40, 90).Draw(t, "syncs") {
 		d.happen()
 		before := c
 		after := before.DeepCopy()
