@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,13 +19,43 @@ import (
 	"github.com/canarycontroller/canary-controller/deploy/lab/internal/process"
 )
 
+// assets sets KUBEBUILDER_ASSETS to a directory with an etcd and a kube-apiserver, and
+// returns what was run from it since.
+func assets(t *testing.T) (used func() []string) {
+	t.Helper()
+	dir := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	note := filepath.Join(dir, "used")
+	for _, name := range []string{cluster.Etcd, cluster.APIServer} {
+		script := fmt.Sprintf("#!/bin/sh\necho %[1]s >>'%[2]s'\nexec '%[3]s' %[1]s \"$@\"\n", name, note, self)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("KUBEBUILDER_ASSETS", dir)
+	return func() []string {
+		text, err := os.ReadFile(note)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.Sorted(strings.FieldsSeq(string(text)))
+	}
+}
+
 // Two labs run side by side and do not touch each other, neither while they
 // run nor when they end, in order or not.
 func TestTwoLabs(t *testing.T) {
 	base := t.TempDir()
 	images := imageTable(t, base)
 	first := upLab(t, filepath.Join(base, "one"), "--images", images, "--name", "one")
+	used := assets(t)
 	second := upLab(t, filepath.Join(base, "two"), "--images", images, "--name", "two")
+	if got := used(); !slices.Equal(got, []string{cluster.Etcd, cluster.APIServer}) {
+		t.Errorf("of KUBEBUILDER_ASSETS %q ran, want etcd and kube-apiserver", got)
+	}
 	var ips []string
 	for _, l := range []*testLab{first, second} {
 		// The pod leaves a process in a session of its own, which neither the

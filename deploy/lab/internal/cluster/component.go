@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -49,22 +50,41 @@ func (c *component) start() error {
 }
 
 func (c *component) startLocked() error {
-	self, err := os.Executable()
+	program, args, err := programOf(c.name, os.Getenv(assetsVariable))
 	if err != nil {
-		return fmt.Errorf("finding the lab's own executable: %w", err)
+		return err
 	}
 	out, err := os.OpenFile(c.logFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("opening the log of %s: %w", c.name, err)
 	}
 	defer out.Close()
-	cmd := exec.Command(self, append([]string{c.name}, c.args...)...)
+	cmd := exec.Command(program, append(args, c.args...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	c.proc, err = c.spawn.Start(cmd)
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", c.name, err)
 	}
 	return nil
+}
+
+// assetsVariable names a directory with programs to run in place of the lab's own, as
+// envtest has them.
+const assetsVariable = "KUBEBUILDER_ASSETS"
+
+// programOf returns the program of a component and its first arguments: the one of that
+// name in assets, if there is one, else the lab itself.
+func programOf(component, assets string) (program string, args []string, err error) {
+	if assets != "" {
+		program = filepath.Join(assets, component)
+		if info, err := os.Stat(program); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return program, nil, nil
+		}
+	}
+	if program, err = os.Executable(); err != nil {
+		return "", nil, fmt.Errorf("finding the lab's own executable: %w", err)
+	}
+	return program, []string{component}, nil
 }
 
 // current is the running process.
