@@ -174,6 +174,9 @@ func (s *step) normal() {
 		s.out.act(s.plan.NewName, Action{Verb: Apply, Replicas: s.plan.Total})
 	}
 	s.clockPause(batch)
+	if batch.AppliedAt == nil && rollout.Outcome == "" && s.applied(s.plan.Total) {
+		batch.AppliedAt = new(stamp(s.now))
+	}
 	available := s.seen.New.whole(s.plan.Total)
 	switch {
 	case rollout.Outcome == v1alpha1.OutcomeCompleted:

@@ -12,9 +12,9 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
@@ -160,7 +160,7 @@ func run(ctx context.Context, stop <-chan struct{}, o *options) error {
 				logger.Error(err, "Rollouts are no longer traced")
 			}
 		})
-		if err := resume(controller, spans); err != nil {
+		if err := traceChanges(controller.Informer(), spans); err != nil {
 			return err
 		}
 		if collector != nil {
@@ -174,14 +174,26 @@ func run(ctx context.Context, stop <-chan struct{}, o *options) error {
 	})
 }
 
-// resume sends again what a predecessor may not have sent before it ended.
-func resume(controller *reconcile.Controller, spans *trace.Recorder) error {
-	all, err := controller.Lister().List(labels.Everything())
+// traceChanges sends the spans of what is there already, since a predecessor may have ended
+// before it did, and of what changes, since the answer to a write of this process may be
+// lost. What the observer has sent is not sent again.
+func traceChanges(canaries cache.SharedIndexInformer, spans *trace.Recorder) error {
+	_, err := canaries.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) {
+			if c, ok := object.(*v1alpha1.Canary); ok {
+				spans.Resume(c)
+			}
+		},
+		UpdateFunc: func(was, is any) {
+			before, ok := was.(*v1alpha1.Canary)
+			after, ok2 := is.(*v1alpha1.Canary)
+			if ok && ok2 {
+				spans.StatusWritten(before, after)
+			}
+		},
+	})
 	if err != nil {
-		return fmt.Errorf("listing Canaries: %w", err)
-	}
-	for _, c := range all {
-		spans.Resume(c)
+		return fmt.Errorf("watching Canaries for traces: %w", err)
 	}
 	return nil
 }
