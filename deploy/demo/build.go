@@ -15,9 +15,9 @@ import (
 
 // programs are the paths of what the demo runs.
 type programs struct {
-	lab, prometheus, jaeger, operator, goHello, bookinfo string
-	// prometheusPages says whether the Prometheus is one that carries web pages.
-	prometheusPages bool
+	lab, prometheus, jaeger, operator, plugin, goHello, bookinfo string
+	// These say whether the servers are such as carry web pages.
+	prometheusPages, jaegerPages bool
 }
 
 // root is the repository's top directory.
@@ -48,47 +48,54 @@ func (d *demo) build(ctx context.Context) error {
 			return err
 		}
 		d.saw("lab: %s", d.programs.lab)
-		if d.programs.jaeger, err = servers.Ensure(ctx, servers.Jaeger, servers.Options{Root: top, PreferPATH: true, Progress: os.Stderr}); err != nil {
-			return err
-		}
-		d.saw("jaeger: %s", d.programs.jaeger)
-	}
-	built, err := servers.Path(ctx, servers.Prometheus, servers.Options{Root: top})
-	if err != nil {
-		return err
-	}
-	d.programs.prometheus, err = servers.Ensure(ctx, servers.Prometheus, servers.Options{
-		Root: top, Program: d.options.prometheus, PreferPATH: true, Progress: os.Stderr,
-	})
-	if err != nil {
-		return err
-	}
-	d.programs.prometheusPages = d.programs.prometheus != built
-	d.saw("prometheus: %s", d.programs.prometheus)
-	bin := filepath.Join(d.dir, "bin")
-	d.programs.operator = filepath.Join(bin, "canary-controller")
-	d.programs.goHello = filepath.Join(bin, "go-hello")
-	d.programs.bookinfo = filepath.Join(bin, "bookinfo")
-	for program, pkg := range map[string]string{
-		d.programs.operator: "./controller/cmd/canary-controller", d.programs.goHello: "./deploy/examples/go-hello",
-		d.programs.bookinfo: "./deploy/examples/bookinfo",
-	} {
-		if err := d.goBuild(ctx, program, pkg); err != nil {
+		if d.programs.jaeger, d.programs.jaegerPages, err = d.server(ctx, servers.Jaeger, servers.Options{Root: top}); err != nil {
 			return err
 		}
 	}
-	return nil
+	d.programs.prometheus, d.programs.prometheusPages, err = d.server(ctx, servers.Prometheus, servers.Options{Root: top, Program: d.options.prometheus})
+	if err != nil {
+		return err
+	}
+	return d.goBuild(ctx)
 }
 
-// goBuild builds a program of the product's own module. The go command's cache
-// makes it quick when nothing has changed.
-func (d *demo) goBuild(ctx context.Context, program, pkg string) error {
-	begun := time.Now()
-	d.note("go build %s", pkg)
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", program, pkg).CombinedOutput()
+// server finds or builds a server, and reports whether it is one that was not built from
+// its module, and so has its web pages.
+func (d *demo) server(ctx context.Context, s servers.Server, o servers.Options) (path string, pages bool, err error) {
+	built, err := servers.Path(ctx, s, o)
 	if err != nil {
-		return fmt.Errorf("building %s: %w\n%s", pkg, err, out)
+		return "", false, err
 	}
-	d.saw("%s, after %s", filepath.Base(program), time.Since(begun).Round(100*time.Millisecond))
+	o.PreferPATH, o.Progress = true, os.Stderr
+	path, err = servers.Ensure(ctx, s, o)
+	if err != nil {
+		return "", false, err
+	}
+	d.saw("%s: %s", s.Name, path)
+	return path, path != built, nil
+}
+
+// packages are the programs of the product's own module that the demo runs.
+var packages = []string{
+	"./controller/cmd/canary-controller", "./controller/cmd/kubectl-canary", "./deploy/examples/go-hello", "./deploy/examples/bookinfo",
+}
+
+// goBuild builds them. The go command's cache makes it quick when nothing has changed.
+func (d *demo) goBuild(ctx context.Context) error {
+	begun := time.Now()
+	d.note("go build %s", strings.Join(packages, " "))
+	if err := os.MkdirAll(d.binDir(), 0o755); err != nil {
+		return err
+	}
+	args := append([]string{"build", "-o", d.binDir() + string(filepath.Separator)}, packages...)
+	out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("building the operator and the applications: %w\n%s", err, out)
+	}
+	d.programs.operator = filepath.Join(d.binDir(), "canary-controller")
+	d.programs.plugin = filepath.Join(d.binDir(), "kubectl-canary")
+	d.programs.goHello = filepath.Join(d.binDir(), "go-hello")
+	d.programs.bookinfo = filepath.Join(d.binDir(), "bookinfo")
+	d.saw("built after %s", time.Since(begun).Round(100*time.Millisecond))
 	return nil
 }

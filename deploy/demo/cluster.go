@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,7 +31,7 @@ func (d *demo) startCluster(ctx context.Context) error {
 	table, err := json.Marshal(map[string]any{"images": []map[string]any{
 		{"name": "ghcr.io/canarycontroller/canary-controller:*", "executable": d.programs.operator},
 		{"name": defaultImage + ":*", "executable": d.programs.goHello},
-		d.bookinfo.image(d.programs.bookinfo),
+		d.bookinfoRow(),
 	}})
 	if err != nil {
 		return err
@@ -129,103 +127,4 @@ func (d *demo) crdInstalled() (bool, error) {
 		return false, fmt.Errorf("asking the API server for %s: %w", gv, err)
 	}
 	return true, nil
-}
-
-// installOperator applies the operator's manifests and waits until it works.
-func (d *demo) installOperator(ctx context.Context) error {
-	if d.ownCluster() {
-		return d.runOperatorHere(ctx)
-	}
-	if err := d.run(ctx, "apply", "-k", "deploy/kustomize/base"); err != nil {
-		return err
-	}
-	if err := d.run(ctx, "wait", "--for=condition=Established", "crd/canaries.canarycontroller.tech.com", "--timeout="+d.deadline.String()); err != nil {
-		return err
-	}
-	if err := d.run(ctx, "-n", operatorNamespace, "rollout", "status", "deployment/"+operatorName, "--timeout="+d.deadline.String()); err != nil {
-		logs, logErr := d.kubectlQuiet(ctx, "", "-n", operatorNamespace, "logs", "-l", operatorSelector, "--tail=20", "--prefix")
-		return errors.Join(err, logErr, errors.New(logs))
-	}
-	d.saw("two replicas with the rights of their ServiceAccount; one leads, one stands by")
-	return nil
-}
-
-// runOperatorHere runs the operator on this machine against the user's cluster.
-func (d *demo) runOperatorHere(ctx context.Context) error {
-	d.undo = append(d.undo, func(ctx context.Context) error {
-		_, err := d.kubectlQuiet(ctx, "", "delete", "-k", "deploy/crd", "--ignore-not-found", "--wait=true")
-		return err
-	})
-	for _, args := range [][]string{
-		{"apply", "-k", "deploy/crd"},
-		{"wait", "--for=condition=Established", "crd/canaries.canarycontroller.tech.com", "--timeout=" + d.deadline.String()},
-		{"create", "namespace", namespace},
-	} {
-		if err := d.run(ctx, args...); err != nil {
-			return err
-		}
-	}
-	// Undone in the reverse order: the Canary while the operator still runs, which
-	// takes the finalizer off; the CRD at the end.
-	d.undo = append(d.undo, func(ctx context.Context) error {
-		_, canaryErr := d.kubectlQuiet(ctx, "", "-n", namespace, "delete", "canaries", "--all", "--wait=true", "--timeout=30s")
-		_, err := d.kubectlQuiet(ctx, "", "delete", "namespace", namespace, "--wait=false")
-		return errors.Join(canaryErr, err)
-	})
-	health, err := freeAddress(ctx, 8081)
-	if err != nil {
-		return err
-	}
-	if d.operatorMetrics, err = freeAddress(ctx, 8080); err != nil {
-		return err
-	}
-	d.operator, err = start(d.dir, "operator", nil, nil, d.programs.operator,
-		"--kubeconfig="+d.options.kubeconfig, "--namespace="+namespace, "--leader-election-namespace="+namespace,
-		"--health-address="+health, "--metrics-address="+d.operatorMetrics)
-	if err != nil {
-		return err
-	}
-	d.watch(d.operator)
-	if err := d.untilReady(ctx, "http://"+health+"/readyz"); err != nil {
-		return fmt.Errorf("%w\n%s", err, d.operator.tail(20))
-	}
-	d.saw("the operator runs on this machine, log in %s", d.operator.log)
-	return nil
-}
-
-// untilReady waits until the URL answers 200.
-func (d *demo) untilReady(ctx context.Context, url string) error {
-	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err == nil {
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return nil
-			}
-			err = fmt.Errorf("GET %s: %s", url, response.Status)
-		}
-		if err := d.pause(ctx, err); err != nil {
-			return err
-		}
-	}
-}
-
-// operatorAddresses is where the operator serves its metrics.
-func (d *demo) operatorAddresses(ctx context.Context) ([]string, error) {
-	if d.ownCluster() {
-		return []string{d.operatorMetrics}, nil
-	}
-	pods, err := d.kube.CoreV1().Pods(operatorNamespace).List(ctx, metav1.ListOptions{LabelSelector: operatorSelector})
-	if err != nil {
-		return nil, fmt.Errorf("listing the operator's pods: %w", err)
-	}
-	var addresses []string
-	for _, pod := range pods.Items {
-		addresses = append(addresses, net.JoinHostPort(pod.Status.PodIP, "8080"))
-	}
-	return addresses, nil
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	canaryclient "github.com/canarycontroller/canary-controller/controller/generated/clientset/versioned"
+	"github.com/canarycontroller/canary-controller/deploy/servers"
 )
 
 // cleanupDeadline bounds the end of the demo.
@@ -44,8 +45,12 @@ type demo struct {
 	canaries   canaryclient.Interface
 
 	lab        *process
+	jaeger     *servers.JaegerServer
 	prometheus *prometheus
-	bookinfo   *bookinfo
+	follower   *follower
+	bookinfo   bookinfo
+	load       *load
+	told       told
 	// operator is on this machine in the user's own cluster only, and serves its
 	// metrics on operatorMetrics.
 	operator        *process
@@ -72,8 +77,8 @@ func (d *demo) prepare(ctx context.Context) error {
 	}{
 		{"Start Jaeger", d.startJaeger},
 		{"Start a Kubernetes API server", d.startCluster},
-		{"Install the operator", d.installOperator},
 		{"Start Prometheus", d.startPrometheus},
+		{"Install the operator", d.installOperator},
 	} {
 		d.begin(step.title)
 		if err := d.within(ctx, step.title, step.do); err != nil {
@@ -101,6 +106,9 @@ func (d *demo) within(ctx context.Context, title string, do func(context.Context
 func (d *demo) watch(p *process) {
 	go func() {
 		<-p.done
+		if p.stopping.Load() {
+			return
+		}
 		select {
 		case d.died <- p.name:
 		default:
@@ -125,9 +133,17 @@ func (d *demo) connect(kubeconfig string) error {
 	return nil
 }
 
+// plugin is the first word of what kubectl leaves to kubectl-canary.
+const plugin = "canary"
+
 // kubectlQuiet runs kubectl without showing it and returns what it printed.
 func (d *demo) kubectlQuiet(ctx context.Context, stdin string, args ...string) (string, error) {
 	words := append(append([]string{}, d.kubectl...), args...)
+	if args[0] == plugin {
+		// kubectl hands a plugin its arguments, but takes none of its own before them, such
+		// as the lab's kubeconfig.
+		words = append([]string{d.programs.plugin, "--kubeconfig", d.kubeconfig}, args[1:]...)
+	}
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Stdin = strings.NewReader(stdin)
 	// A group of its own, so that Ctrl-C reaches the demo alone.
@@ -154,10 +170,16 @@ func (d *demo) run(ctx context.Context, args ...string) error {
 // cleanUp ends everything that the demo started and removes its directory.
 func (d *demo) cleanUp(ctx context.Context) error {
 	var errs []error
+	if d.load != nil {
+		errs = append(errs, d.load.stop(ctx))
+	}
 	for i := len(d.undo) - 1; i >= 0; i-- {
 		errs = append(errs, d.undo[i](ctx))
 	}
-	if d.prometheus != nil {
+	if d.follower != nil {
+		d.follower.end()
+	}
+	if d.prometheus != nil && d.prometheus.process != nil {
 		errs = append(errs, d.prometheus.stop(ctx))
 	}
 	if d.operator != nil {
@@ -166,8 +188,8 @@ func (d *demo) cleanUp(ctx context.Context) error {
 	if d.lab != nil {
 		errs = append(errs, d.lab.stop(ctx), d.sweepLab(ctx))
 	}
-	if d.bookinfo != nil {
-		errs = append(errs, d.bookinfo.close())
+	if d.jaeger != nil {
+		errs = append(errs, d.jaeger.Stop())
 	}
 	if d.keep {
 		d.note("The logs are in %s", d.dir)
@@ -186,6 +208,9 @@ func (d *demo) sweepLab(ctx context.Context) error {
 	return nil
 }
 
+// binDir has the programs of the product.
+func (d *demo) binDir() string { return filepath.Join(d.dir, "bin") }
+
 func (d *demo) labDir() string { return filepath.Join(d.dir, "lab") }
 
 // explain shows the state of things after a step that failed.
@@ -198,7 +223,10 @@ func (d *demo) explain(ctx context.Context) {
 		{"-n", namespace, "describe", "canary", canaryName},
 	}
 	if !d.ownCluster() {
-		commands = append(commands, []string{"-n", operatorNamespace, "logs", "-l", operatorSelector, "--tail=20", "--prefix"})
+		commands = append(commands,
+			[]string{"-n", bookinfoNamespace, "get", "canaries,deployments,pods", "-o", "wide"},
+			[]string{plugin, "why", bookinfoCanary, "-n", bookinfoNamespace},
+			[]string{"-n", operatorNamespace, "logs", "-l", operatorSelector, "--tail=20", "--prefix"})
 	}
 	for _, c := range commands {
 		if err := d.run(ctx, c...); err != nil {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"sigs.k8s.io/yaml"
 
 	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
 )
@@ -125,21 +124,24 @@ func TestReplicasAre(t *testing.T) {
 }
 
 func TestScrapeConfig(t *testing.T) {
-	text, err := scrapeConfig([]string{"127.10.0.2:8080", "127.10.0.3:8080"})
+	text, err := scrapeConfig("/t", "canary-controller", "bookinfo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var config struct {
-		ScrapeConfigs []struct {
-			JobName       string                       `json:"job_name"`
-			StaticConfigs []struct{ Targets []string } `json:"static_configs"`
-		} `json:"scrape_configs"`
-	}
-	if err := yaml.Unmarshal(text, &config); err != nil {
-		t.Fatal(err)
-	}
-	if len(config.ScrapeConfigs) != 1 || config.ScrapeConfigs[0].JobName != "canary-controller" ||
-		strings.Join(config.ScrapeConfigs[0].StaticConfigs[0].Targets, " ") != "127.10.0.2:8080 127.10.0.3:8080" {
+	want := `global:
+  scrape_interval: 1s
+  scrape_timeout: 1s
+scrape_configs:
+- file_sd_configs:
+  - files:
+    - /t/canary-controller.json
+  job_name: canary-controller
+- file_sd_configs:
+  - files:
+    - /t/bookinfo.json
+  job_name: bookinfo
+`
+	if string(text) != want {
 		t.Errorf("got\n%s", text)
 	}
 }

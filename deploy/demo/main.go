@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"syscall"
 	"time"
@@ -95,6 +96,7 @@ func run(ctx context.Context, o options, s *screen) (err error) {
 	if d.dir, err = os.MkdirTemp("", "canary-demo-"); err != nil {
 		return fmt.Errorf("making a directory for the demo: %w", err)
 	}
+	d.bookinfo.endpoints = filepath.Join(d.dir, "endpoints")
 	defer func() {
 		// Cleaning up has its own time: ctx may have ended.
 		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupDeadline)
@@ -110,8 +112,13 @@ func run(ctx context.Context, o options, s *screen) (err error) {
 		}
 		return err
 	}
-	if err := d.urls(ctx); err != nil {
-		return err
+	for _, end := range []struct {
+		title string
+		do    func(context.Context) error
+	}{{"What was decided, and why", d.summary}, {"Look around", d.urls}} {
+		if err := d.within(ctx, end.title, end.do); err != nil {
+			return err
+		}
 	}
 	if o.once {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -24,13 +25,16 @@ type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	err  error
+	// stopping says that its end is wanted.
+	stopping atomic.Bool
 }
 
 // start runs program until stop. Its output goes to a file in dir, its standard
 // output also to out if that is not nil, which is closed at the end.
 func start(dir, name string, out io.WriteCloser, env []string, program string, args ...string) (*process, error) {
 	p := &process{name: name, log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
-	log, err := os.Create(p.log)
+	// A process that is started again goes on in the same file.
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
@@ -59,6 +63,7 @@ func start(dir, name string, out io.WriteCloser, env []string, program string, a
 // stop asks the process to end, makes it end if it does not, and returns when
 // neither it nor its process group is there any more.
 func (p *process) stop(ctx context.Context) error {
+	p.stopping.Store(true)
 	pid := p.cmd.Process.Pid
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	grace := time.NewTimer(stopGrace)

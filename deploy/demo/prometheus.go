@@ -12,71 +12,95 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"sigs.k8s.io/yaml"
 )
 
-// operatorJob is the name of the scrape job, the label that alerts and
-// dashboards select by.
-const operatorJob = "canary-controller"
+// The names of the scrape jobs, by which alerts and dashboards select.
+const (
+	operatorJob = "canary-controller"
+	bookinfoJob = "bookinfo"
+)
 
-// prometheus is a running Prometheus.
+// prometheus is a Prometheus, which runs or may run again.
 type prometheus struct {
 	*process
-	url string
+	config, data, address string
+	url                   string
 }
 
-// scrapeConfig makes a Prometheus scrape the targets. They are listed, not
-// discovered: not every packaged Prometheus has the discovery of Kubernetes.
-func scrapeConfig(targets []string) ([]byte, error) {
+// scrapeConfig makes a Prometheus scrape what the files of the jobs in dir name.
+func scrapeConfig(dir string, jobs ...string) ([]byte, error) {
+	var configs []any
+	for _, job := range jobs {
+		configs = append(configs, map[string]any{
+			"job_name":        job,
+			"file_sd_configs": []any{map[string]any{"files": []string{filepath.Join(dir, job+".json")}}},
+		})
+	}
 	return yaml.Marshal(map[string]any{
-		"global": map[string]any{"scrape_interval": "2s", "scrape_timeout": "2s"},
-		"scrape_configs": []any{map[string]any{
-			"job_name":       operatorJob,
-			"static_configs": []any{map[string]any{"targets": targets}},
-		}},
+		"global":         map[string]any{"scrape_interval": "1s", "scrape_timeout": "1s"},
+		"scrape_configs": configs,
 	})
 }
 
-// startPrometheus starts it and waits until it has scraped the operator.
+// startPrometheus starts it and the writing of what it is to scrape.
 func (d *demo) startPrometheus(ctx context.Context) error {
-	targets, err := d.operatorAddresses(ctx)
-	if err != nil {
-		return err
+	for _, dir := range []string{d.targetsDir(), d.bookinfo.endpoints} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
 	}
-	config, err := scrapeConfig(targets)
+	config, err := scrapeConfig(d.targetsDir(), operatorJob, bookinfoJob)
 	if err != nil {
 		return fmt.Errorf("writing Prometheus's configuration: %w", err)
 	}
-	file := filepath.Join(d.dir, "prometheus.yml")
-	if err := os.WriteFile(file, config, 0o600); err != nil {
+	p := &prometheus{config: filepath.Join(d.dir, "prometheus.yml"), data: filepath.Join(d.dir, "prometheus")}
+	if err := os.WriteFile(p.config, config, 0o600); err != nil {
 		return fmt.Errorf("writing Prometheus's configuration: %w", err)
 	}
-	address, err := freeAddress(ctx, 9090)
+	if p.address, err = freeAddress(ctx, 9090); err != nil {
+		return err
+	}
+	p.url = "http://" + p.address
+	d.prometheus = p
+	if err := d.runPrometheus(); err != nil {
+		return err
+	}
+	if err := d.untilReady(ctx, p.url+"/-/ready"); err != nil {
+		return fmt.Errorf("%w\n%s", err, p.tail(20))
+	}
+	d.saw("Prometheus scrapes every second, at %s", p.url)
+	if !d.ownCluster() {
+		d.follow(ctx)
+	}
+	return nil
+}
+
+// runPrometheus starts the process, at the same address and with the same data each time.
+func (d *demo) runPrometheus() error {
+	p := d.prometheus
+	var err error
+	p.process, err = start(d.dir, "prometheus", nil, nil, d.programs.prometheus,
+		"--config.file="+p.config, "--storage.tsdb.path="+p.data, "--web.listen-address="+p.address,
+		"--enable-feature=exemplar-storage", "--log.level=warn")
 	if err != nil {
 		return err
 	}
-	p, err := start(d.dir, "prometheus", nil, nil, d.programs.prometheus,
-		"--config.file="+file, "--storage.tsdb.path="+filepath.Join(d.dir, "prometheus"),
-		"--web.listen-address="+address, "--log.level=warn")
-	if err != nil {
-		return err
-	}
-	d.prometheus = &prometheus{process: p, url: "http://" + address}
+	d.watch(p.process)
+	return nil
+}
+
+// scraped waits until an expression has the value that it has when all targets are scraped.
+func (d *demo) scraped(ctx context.Context, expression string, want int) error {
 	for {
-		n, err := d.prometheus.query(ctx, fmt.Sprintf("sum(up{job=%q})", operatorJob))
-		if err == nil && int(n) == len(targets) {
-			d.watch(p)
-			d.saw("Prometheus scrapes the operator: sum(up{job=%q}) is %g", operatorJob, n)
+		n, err := d.prometheus.query(ctx, expression)
+		if err == nil && int(n) == want {
+			d.saw("Prometheus scrapes them: %s is %d", expression, want)
 			return nil
 		}
-		select {
-		case <-p.done:
-			return fmt.Errorf("prometheus ended: %w\n%s", p.err, p.tail(20))
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for Prometheus to scrape the operator: %w\n%s", errors.Join(ctx.Err(), err), p.tail(20))
-		case <-time.After(pollPeriod):
+		if err := d.pause(ctx, errors.Join(fmt.Errorf("%s is %g, not %d", expression, n, want), err)); err != nil {
+			return fmt.Errorf("%w\n%s", err, d.prometheus.tail(20))
 		}
 	}
 }

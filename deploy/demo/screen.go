@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
 )
@@ -95,6 +96,39 @@ func (s *screen) row(c *v1alpha1.Canary) {
 		color = green
 	}
 	s.print("   %s  %s  %s\n", s.paint(dim, s.now().Format("15:04:05")), row(c), s.paint(color, string(c.Status.Phase)))
+}
+
+// decision shows what the gate decided, and on which evidence.
+func (s *screen) decision(d v1alpha1.GateDecision) {
+	s.because(fmt.Sprintf("gate, batch %d: %s, %s", d.Batch, d.Verdict, strings.ToLower(d.Action)), d.Evidence)
+}
+
+// because says below a row what it rests on.
+func (s *screen) because(what, why string) {
+	indent := strings.Repeat(" ", len("   15:04:05  "))
+	for _, line := range wrap(what+": "+why, textWidth-len(indent)) {
+		s.print("%s%s\n", indent, line)
+	}
+}
+
+// textWidth is where long sentences are broken.
+const textWidth = 110
+
+// wrap breaks a text between words into lines of at most width runes, as far as words allow.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
 }
 
 // row is a Canary's status without the time and the phase.

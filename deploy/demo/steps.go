@@ -43,8 +43,14 @@ func (d *demo) release(ctx context.Context) error {
 		{"Approve, as a person would", d.approve},
 		{"Roll back to v1", d.rollBack},
 		{"What Prometheus saw", d.metrics},
-		{"Bookinfo: release reviews v2 under load, and look at a request in Jaeger", d.releaseBookinfo},
+		{"Bookinfo: four services and their users", d.startBookinfo},
+		{"Release reviews v2: the gate promotes it batch by batch, on evidence", d.inLab(d.promote)},
+		{"Release reviews v3, which fails 5 % of its requests: the gate rolls it back", d.inLab(d.catch)},
+		{"Release reviews v4 while Prometheus is down: the gate holds, and blames nobody", d.inLab(d.outlast)},
 	} {
+		if step.do == nil {
+			continue
+		}
 		d.begin(step.title)
 		if err := d.within(ctx, step.title, step.do); err != nil {
 			return err
@@ -291,27 +297,10 @@ func (d *demo) pause(ctx context.Context, waiting error) error {
 	}
 }
 
-// urls says where to look around.
-func (d *demo) urls(ctx context.Context) error {
-	addresses, err := d.operatorAddresses(ctx)
-	if err != nil {
-		return err
+// inLab is a step that there is in the lab only.
+func (d *demo) inLab(do func(context.Context) error) func(context.Context) error {
+	if d.ownCluster() {
+		return nil
 	}
-	d.begin("Look around")
-	pages := "its API and /metrics; it was built without its web pages, put a released prometheus on PATH for those"
-	if d.programs.prometheusPages {
-		pages = "its own web pages"
-	}
-	d.note("Prometheus  %s  (%s)", d.prometheus.url, pages)
-	if d.bookinfo != nil {
-		d.note("Jaeger      %s", d.bookinfo.jaeger.QueryURL)
-	}
-	for _, address := range addresses {
-		d.note("operator    http://%s/metrics", address)
-	}
-	d.note("kubectl     export KUBECONFIG=%s", d.kubeconfig)
-	if !d.ownCluster() {
-		d.note("            %s kubectl -- get canaries -A   (without a kubectl of your own)", d.programs.lab)
-	}
-	return nil
+	return do
 }

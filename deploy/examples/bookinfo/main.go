@@ -3,7 +3,7 @@
 //
 //	bookinfo productpage    DETAILS, REVIEWS say where those are
 //	bookinfo details
-//	bookinfo reviews        VERSION=v1|v2|v3; RATINGS says where ratings is
+//	bookinfo reviews        VERSION=v1|v2|v3|v4; RATINGS says where ratings is
 //	bookinfo ratings        over gRPC
 //	bookinfo load -url http://productpage:9080/productpage -rate 20
 //

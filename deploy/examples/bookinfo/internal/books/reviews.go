@@ -34,7 +34,7 @@ type Rating struct {
 
 // colors of the stars by version; a version without one shows none and does
 // not call ratings.
-var colors = map[string]string{"v1": "", "v2": "black", "v3": "red"}
+var colors = map[string]string{"v1": "", "v2": "black", "v3": "red", "v4": "gold"}
 
 // ratingsTimeout bounds the call to ratings, so that slow stars do not make
 // slow reviews.
@@ -52,7 +52,7 @@ type Reviews struct {
 func NeedsRatings(version string) (bool, error) {
 	color, ok := colors[version]
 	if !ok {
-		return false, fmt.Errorf("VERSION %q: reviews has v1, v2 and v3", version)
+		return false, fmt.Errorf("VERSION %q: reviews has v1 to v4", version)
 	}
 	return color != "", nil
 }
