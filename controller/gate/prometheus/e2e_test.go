@@ -178,9 +178,9 @@ func (c *truth) namespace() string {
 }
 
 // interval is that of the gates.
-const interval = 2 * time.Second
+const interval = 3 * time.Second
 
-// check makes a gate that judges every other second and holds for ten.
+// check makes a gate that judges every three seconds and holds for ten.
 func check(checks ...v1alpha1.GateCheck) *v1alpha1.Gate {
 	return &v1alpha1.Gate{
 		Interval: &metav1.Duration{Duration: interval}, HoldDeadline: &metav1.Duration{Duration: 10 * time.Second},
@@ -196,10 +196,22 @@ func value1(query string) v1alpha1.GateCheck {
 	return v1alpha1.GateCheck{Name: "value", Threshold: &v1alpha1.ThresholdCheck{Query: query, Max: "0.5", Passes: 2, Failures: 2}}
 }
 
+// seen says that Prometheus has what the pods counted before the window.
+func (c *truth) seen(ctx context.Context, g *Gatherer) bool {
+	series := 0.
+	for _, share := range []float64{c.before.bad, 1 - c.before.bad} {
+		if c.before.rate*share > 0 {
+			series += 2
+		}
+	}
+	query := fmt.Sprintf(`count(http_server_request_duration_seconds_count{namespace=%q})`, c.namespace())
+	return series == 0 || g.gather(ctx, threshold(query))["check"][0].Value.Value == series
+}
+
 // run plays the case: it goes on until the gate acts, or patience ends.
 func (c *truth) run(ctx context.Context, w *world, g *Gatherer) error {
 	begin := time.Now()
-	for ; time.Since(begin) < c.warm && ctx.Err() == nil; pause(ctx) {
+	for ; (time.Since(begin) < c.warm || !c.seen(ctx, g)) && ctx.Err() == nil; pause(ctx) {
 		w.newer.take(c.before, beat)
 		w.older.take(c.before, beat)
 	}

@@ -76,9 +76,6 @@ type preset struct {
 	// workload returns matchers of the series of a Deployment's requests, in one or more
 	// sets, no series in two of them.
 	workload func(namespace, name string) ([]string, error)
-	// scope returns matchers of series of total that show, when there are any, that a
-	// workload's would have been scraped.
-	scope func(namespace string, workload []string) string
 }
 
 var presets = map[v1alpha1.Preset]preset{
@@ -91,16 +88,12 @@ var presets = map[v1alpha1.Preset]preset{
 			pods, err := podPattern(name)
 			return []string{match("namespace", "=", namespace) + "," + match("pod", "=~", pods)}, err
 		},
-		scope: func(namespace string, _ []string) string { return match("namespace", "=", namespace) },
 	},
 	v1alpha1.PresetIstio: {
 		total: "istio_requests_total", bad: "istio_requests_total",
 		badOnly: `response_code=~"5.."`,
 		workload: func(namespace, name string) ([]string, error) {
 			return []string{`reporter="destination",` + match("destination_workload_namespace", "=", namespace) + "," + match("destination_workload", "=", name)}, nil
-		},
-		scope: func(namespace string, _ []string) string {
-			return `reporter="destination",` + match("destination_workload_namespace", "=", namespace)
 		},
 	},
 	v1alpha1.PresetEnvoy: {
@@ -115,22 +108,19 @@ var presets = map[v1alpha1.Preset]preset{
 				match("envoy_cluster_name", "=", name) + "," + match("namespace", "=~", ns+"|"),
 			}, nil
 		},
-		// Envoy has this counter of each cluster from the start.
-		scope: func(_ string, workload []string) string { return workload[0] },
 	},
 }
 
 func (p preset) counter(namespace, name string, window time.Duration) (counter, error) {
 	matchers, err := p.workload(namespace, name)
-	return counter{preset: p, namespace: namespace, workload: matchers, window: window}, err
+	return counter{preset: p, workload: matchers, window: window}, err
 }
 
 // counter is one version's requests.
 type counter struct {
 	preset
-	namespace string
-	workload  []string
-	window    time.Duration
+	workload []string
+	window   time.Duration
 }
 
 // totalQuery counts all requests. Without any sample it is empty, not 0.
@@ -157,26 +147,27 @@ func (c counter) exemplarQuery() string {
 // that existed before: longer than a gap in scraping should be.
 const seenBefore = "15m"
 
-// sum adds up what counters counted in the window.
+// sum adds up what counters counted since their target was first scraped in the window.
 //
 // increase() alone would be wrong twice. It extrapolates to the ends of the window, which
 // invents requests: twice as many as were seen when the window has two scrapes. And it
 // does not count what a series had at its first scrape, while many first errors of many
-// pods are the first of their series. So a series that began in the window counts in full,
-// provided that others were scraped before it; of one that existed the difference is
-// taken; and increase() is left for counters that were reset.
+// pods are the first of their series. So it is left for counters that were reset. A series
+// that began in the window, later than others of its target, began at 0 and counts in
+// full. Of all others the difference is taken, which loses what they counted before the
+// first scrape, of bad and of good requests alike.
 func (c counter) sum(metric string, workload []string) string {
 	// Whole seconds would move the start of the window from one evaluation to the next, and
 	// counts with it.
-	w := model.Duration(c.window.Truncate(time.Millisecond)).String()
-	scope := c.total + "{" + c.scope(c.namespace, c.workload) + "}"
+	w := "[" + model.Duration(c.window.Truncate(time.Millisecond)).String() + "]"
 	var terms []string
-	for _, matchers := range workload {
-		m := metric + "{" + matchers + "}"
+	for i, matchers := range workload {
+		m, total := metric+"{"+matchers+"}", c.total+"{"+c.workload[i]+"}"
 		terms = append(terms,
-			"max_over_time("+m+"["+w+"]) unless present_over_time("+m+"["+seenBefore+"] offset "+w+") and on () count("+scope+" offset "+w+")",
-			"(max_over_time("+m+"["+w+"]) - min_over_time("+m+"["+w+"]) unless resets("+m+"["+w+"]) > 0)",
-			"increase("+m+"["+w+"])",
+			"(increase("+m+w+") and resets("+m+w+") > 0)",
+			"(max_over_time("+m+w+") unless present_over_time("+m+"["+seenBefore+"] offset "+strings.Trim(w, "[]")+")"+
+				" and count_over_time("+m+w+") < on (job, instance) group_left () max by (job, instance) (count_over_time("+total+w+")))",
+			"(max_over_time("+m+w+") - min_over_time("+m+w+"))",
 		)
 	}
 	return "sum(\n  " + strings.Join(terms, "\n  or ") + "\n)"

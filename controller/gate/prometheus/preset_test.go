@@ -60,35 +60,35 @@ func TestREADMEHasThePresets(t *testing.T) {
 
 func TestPresetQueries(t *testing.T) {
 	const pod = `[bcdfghjklmnpqrstvwxz2456789]{1,10}-[bcdfghjklmnpqrstvwxz2456789]{5}`
-	sum := func(selector, scope string) string {
-		return strings.NewReplacer("M", selector, "SCOPE", scope).Replace(`sum(
-  max_over_time(M[1m30s400ms]) unless present_over_time(M[15m] offset 1m30s400ms) and on () count(SCOPE offset 1m30s400ms)
-  or (max_over_time(M[1m30s400ms]) - min_over_time(M[1m30s400ms]) unless resets(M[1m30s400ms]) > 0)
-  or increase(M[1m30s400ms])
+	sum := func(selector, total string) string {
+		return strings.NewReplacer("M", selector, "TOTAL", total, "W", "1m30s400ms").Replace(`sum(
+  (increase(M[W]) and resets(M[W]) > 0)
+  or (max_over_time(M[W]) unless present_over_time(M[15m] offset W) and count_over_time(M[W]) < on (job, instance) group_left () max by (job, instance) (count_over_time(TOTAL[W])))
+  or (max_over_time(M[W]) - min_over_time(M[W]))
 )`)
 	}
-	counts := func(selector, bad, scope string) (string, string) {
-		total := sum(selector+"}", scope)
-		return "(" + sum(selector+","+bad+"}", scope) + " or 0 * " + total + ")", total
+	counts := func(selector, bad string) (string, string) {
+		total := sum(selector+"}", selector+"}")
+		return "(" + sum(selector+","+bad+"}", selector+"}") + " or 0 * " + total + ")", total
 	}
-	for preset, tc := range map[v1alpha1.Preset]struct{ newer, older, bad, scope, exemplars string }{
+	for preset, tc := range map[v1alpha1.Preset]struct{ newer, older, bad, exemplars string }{
 		v1alpha1.PresetHTTPServer: {
-			newer: `http_server_request_duration_seconds_count{namespace="shop",pod=~"web\\.v2-` + pod + `"`,
-			older: `http_server_request_duration_seconds_count{namespace="shop",pod=~"web-v1-` + pod + `"`,
-			bad:   `http_response_status_code=~"5.."`, scope: `http_server_request_duration_seconds_count{namespace="shop"}`,
+			newer:     `http_server_request_duration_seconds_count{namespace="shop",pod=~"web\\.v2-` + pod + `"`,
+			older:     `http_server_request_duration_seconds_count{namespace="shop",pod=~"web-v1-` + pod + `"`,
+			bad:       `http_response_status_code=~"5.."`,
 			exemplars: `{__name__=~"http_server_request_duration_seconds(_bucket)?",namespace="shop",pod=~"web\\.v2-` + pod + `",http_response_status_code=~"5.."}`,
 		},
 		v1alpha1.PresetIstio: {
 			newer: `istio_requests_total{reporter="destination",destination_workload_namespace="shop",destination_workload="web.v2"`,
 			older: `istio_requests_total{reporter="destination",destination_workload_namespace="shop",destination_workload="web-v1"`,
-			bad:   `response_code=~"5.."`, scope: `istio_requests_total{reporter="destination",destination_workload_namespace="shop"}`,
+			bad:   `response_code=~"5.."`,
 		},
 	} {
 		s := situation
 		s.New = "web.v2"
 		want := queries{exemplars: tc.exemplars}
-		want.newBad, want.newTotal = counts(tc.newer, tc.bad, tc.scope)
-		want.oldBad, want.oldTotal = counts(tc.older, tc.bad, tc.scope)
+		want.newBad, want.newTotal = counts(tc.newer, tc.bad)
+		want.oldBad, want.oldTotal = counts(tc.older, tc.bad)
 		got, err := proportionQueries(&v1alpha1.ProportionCheck{Preset: preset}, s, 90*time.Second+400*time.Millisecond+time.Microsecond)
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(queries{})); diff != "" || err != nil {
 			t.Errorf("%s: %v\n%s", preset, err, diff)
