@@ -101,7 +101,7 @@ func (d *demo) outlast(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.saw("reviews v4 is released, later for it: %s", released.evidence)
+	d.saw("reviews v4 is released, now that there is evidence: %s", released.evidence)
 	return nil
 }
 

@@ -41,7 +41,11 @@ func (d *demo) summary(ctx context.Context) error {
 	}
 	d.print("%s", table.String())
 	d.print("\n")
-	d.note("Failed requests a second of each pod of reviews, in Prometheus:")
+	peak, err := d.prometheus.query(ctx, "max(max_over_time(("+failures+")[10m:1s]))")
+	if err != nil {
+		return err
+	}
+	d.note("Failed requests a second of each pod of reviews, in Prometheus (at most %.1f):", peak)
 	d.note("  %s", graph(d.prometheus.url, failures, d.programs.prometheusPages, d.now()))
 	d.note("What the gate asks Prometheus, as sent:")
 	d.note("  kubectl -n %s get canary %s -o jsonpath='{range .status.gate.checks[*].queries[*]}{@}{\"\\n\\n\"}{end}'", bookinfoNamespace, bookinfoCanary)
