@@ -189,11 +189,16 @@ func TestRollbackAndRetry(t *testing.T) {
 	s.expect(0, "rollback to reviews-v1 requested (type was CanaryDeploy) (server dry run)\n", "", "rollback", "reviews", "--dry-run=server")
 	s.expect(0, "Canary SPACE/reviews: rollback to reviews-v1 requested (type was CanaryDeploy)\n", "", "rollback", "reviews")
 	s.expect(0, "Canary SPACE/reviews: a rollback is requested already\n", "", "rollback", "reviews")
+	promoted := s.get()
+	promoted.Annotations = map[string]string{v1alpha1.AnnotationPromote: promoted.Status.Rollout.ID + "/1"}
+	if _, err := env.canaries.CanarycontrollerV1alpha1().Canaries(s.name).Update(t.Context(), promoted, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	s.status(at(v1alpha1.PhaseRolledBack, 2, "rolled back"), turned("requested by spec.info.type CanaryRollback"), ended(v1alpha1.OutcomeRolledBack))
 	s.expect(0, "Canary SPACE/reviews: is rolled back already: requested by spec.info.type CanaryRollback\n", "", "rollback", "reviews")
-	s.expect(0, "Canary SPACE/reviews: retry requested, type set back from CanaryRollback to CanaryDeploy, approvals start again (currentBatch was 3)\n", "", "retry", "reviews")
+	s.expect(0, "Canary SPACE/reviews: retry requested, type set back from CanaryRollback to CanaryDeploy, approvals start again (currentBatch was 3), evidence counts again\n", "", "retry", "reviews")
 	c := s.get()
-	if c.Spec.Info.Type != v1alpha1.CanaryDeploy || *c.Spec.Info.CurrentBatch != intstr.FromInt32(1) || c.Annotations[v1alpha1.AnnotationRetry] == "" {
+	if _, left := c.Annotations[v1alpha1.AnnotationPromote]; left || c.Spec.Info.Type != v1alpha1.CanaryDeploy || *c.Spec.Info.CurrentBatch != intstr.FromInt32(1) || c.Annotations[v1alpha1.AnnotationRetry] == "" {
 		t.Errorf("the Canary is %v %+v", c.Annotations, c.Spec.Info)
 	}
 	s.expect(0, "a retry is requested already\n", "", "retry", "reviews")

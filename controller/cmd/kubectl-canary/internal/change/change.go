@@ -49,7 +49,15 @@ func newEdit(c *v1alpha1.Canary) *edit {
 	return &edit{metadata: map[string]any{"resourceVersion": c.ResourceVersion}, spec: map[string]any{}, info: map[string]any{}}
 }
 
-func (e *edit) annotate(key, value string) { e.metadata["annotations"] = map[string]any{key: value} }
+// annotate sets an annotation, or takes it away when value is nil.
+func (e *edit) annotate(key string, value any) {
+	annotations, ok := e.metadata["annotations"].(map[string]any)
+	if !ok {
+		annotations = map[string]any{}
+		e.metadata["annotations"] = annotations
+	}
+	annotations[key] = value
+}
 
 // approve sets info.currentBatch in the form, text or number, that it has.
 func (e *edit) approve(c *v1alpha1.Canary, batch int32) {

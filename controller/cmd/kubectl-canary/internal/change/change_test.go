@@ -240,6 +240,8 @@ func TestRetry(t *testing.T) {
 			want{patch: `{"metadata":{"annotations":{"canarycontroller.tech.com/retry":"now"}},"spec":{"info":{"currentBatch":"1"}}}`}},
 		"approvals kept":             {canary(rolled, 2, approvedUpTo(intstr.FromString("3"))), true, want{patch: `{"metadata":{"annotations":{"canarycontroller.tech.com/retry":"now"}}}`}},
 		"approvals that nobody asks": {canary(rolled, 2, approvedUpTo(intstr.FromInt32(3)), pauseType(v1alpha1.PauseNone)), false, want{patch: `{"metadata":{"annotations":{"canarycontroller.tech.com/retry":"now"}}}`}},
+		"evidence counts again": {canary(rolled, 1, annotated(v1alpha1.AnnotationPromote, "v1-abc/1")), true,
+			want{patch: `{"metadata":{"annotations":{"canarycontroller.tech.com/promote":null,"canarycontroller.tech.com/retry":"now"}}}`}},
 		"the same second": {canary(rolled, 1, annotated(v1alpha1.AnnotationRetry, "now"), func(c *v1alpha1.Canary) { c.Status.Rollout.Retry = "now" }), false,
 			want{patch: `{"metadata":{"annotations":{"canarycontroller.tech.com/retry":"now+"}}}`}},
 		"twice":      {canary(rolled, 1, annotated(v1alpha1.AnnotationRetry, "before")), false, want{nothing: "a retry is requested already"}},

@@ -85,8 +85,9 @@ type RetryOptions struct {
 }
 
 // Retry begins a rolled-back or failed rollout again. What the request to roll back
-// changed is set back in the same patch, and approvals given to the attempt that ended do
-// not count for the new one, unless that is asked for.
+// changed is set back in the same patch. Approvals given to the attempt that ended do not
+// count for the new one, unless that is asked for, and a batch of it that was let through
+// without evidence needs evidence again.
 func Retry(c *v1alpha1.Canary, o RetryOptions) (Change, error) {
 	s := &c.Status
 	now := c.Annotations[v1alpha1.AnnotationRetry]
@@ -127,6 +128,11 @@ func Retry(c *v1alpha1.Canary, o RetryOptions) (Change, error) {
 	if has := approved(c); has > 1 && pauses && !o.KeepApprovals {
 		e.approve(c, 1)
 		what += fmt.Sprintf(", approvals start again (currentBatch was %d)", has)
+	}
+	if _, ok := c.Annotations[v1alpha1.AnnotationPromote]; ok {
+		// It names the rollout and the batch, which are the same in the next attempt.
+		e.annotate(v1alpha1.AnnotationPromote, nil)
+		what += ", evidence counts again"
 	}
 	if c.Spec.Paused {
 		what += fmt.Sprintf("; spec.paused holds it until kubectl canary resume %s", c.Name)

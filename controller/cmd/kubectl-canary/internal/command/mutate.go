@@ -304,6 +304,7 @@ func (a *app) retryCommand() *cobra.Command {
 		Short: "Begin a rolled-back or failed rollout again",
 		Long: `Begin a rolled-back or failed rollout again, from its first batch. Approvals given to
 the attempt that ended do not count for the new one, unless --keep-approvals is given.
+A batch that was let through without evidence needs evidence again.
 
 ` + exitHelp,
 		Args: oneName, ValidArgsFunction: a.completeNames,

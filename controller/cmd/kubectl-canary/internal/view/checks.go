@@ -29,6 +29,9 @@ func (p *page) gate(c *v1alpha1.Canary) {
 		facts = append(facts, fmt.Sprintf("looked %d %s", g.Evaluations, plural(int64(g.Evaluations), "time", "times")),
 			"last "+lasting(p.Now.Sub(g.EvaluatedAt.Time))+" ago, at "+lasting(g.EvaluatedAt.Sub(g.WindowStart.Time))+" of the batch")
 	}
+	if g.EvaluatedAt == nil {
+		facts = append(facts, "not evaluated yet")
+	}
 	if g.PausedAt != nil {
 		facts = append(facts, "paused for a person since "+lasting(p.Now.Sub(g.PausedAt.Time)))
 	}

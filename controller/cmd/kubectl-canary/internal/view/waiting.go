@@ -18,7 +18,11 @@ func (p *page) waits(c *v1alpha1.Canary) {
 	if then != "" {
 		p.section("Then", plain, then)
 	}
-	if r := c.Status.Rollout; r != nil && r.TraceID != "" {
+	r := c.Status.Rollout
+	if r != nil && r.RollbackStartedAt != nil {
+		p.section("More", plain, "kubectl canary why "+c.Name+" tells what led to this")
+	}
+	if r != nil && r.TraceID != "" {
 		p.section("Trace", dim, r.TraceID)
 	}
 }
@@ -37,7 +41,7 @@ func Waiting(c *v1alpha1.Canary, now time.Time) (what, why, then string) {
 	case v1alpha1.PhaseCompleted:
 		what, why = "nothing: the release is complete", s.Message
 	case v1alpha1.PhaseRolledBack:
-		what, why, then = "nothing: it is rolled back", s.Message, command("why")+" tells the reasons, "+command("retry")+" starts again"
+		what, why, then = "nothing: it is rolled back", s.Message, command("retry")+" starts again"
 	case v1alpha1.PhaseFailed:
 		what, why, then = "a person", s.Message, command("rollback")+" or "+command("retry")
 	case v1alpha1.PhaseInvalid:
