@@ -157,7 +157,8 @@ func evaluateCheck(spec *v1alpha1.Gate, check *v1alpha1.GateCheck, before *v1alp
 		r, from := worstOf(sources, func(e Evidence) reading {
 			return readProportion(spec, check.Proportion, e, s, baseline)
 		})
-		if grew := keepFresh(&r, before, spec.Interval.Duration, now); grew != nil {
+		peak, grew := keepFresh(&r, before, spec.Interval.Duration, now)
+		if after.Peak = peak; grew != nil {
 			after.GrewAt = new(second(*grew))
 		}
 		if r.live != nil {

@@ -162,21 +162,18 @@ func describe(f Finding, kind Old, newer v1alpha1.RequestCounts, older *v1alpha1
 }
 
 // keepFresh turns evidence of health into NoData when the new version has had no requests
-// for a while: what it once did says nothing about what it would do now. It returns when
-// the requests were last seen to grow.
-func keepFresh(r *reading, before *v1alpha1.CheckStatus, interval time.Duration, now time.Time) *time.Time {
-	var had int64
-	var grew *time.Time
+// for a while: what it once did says nothing about what it would do now. It returns the
+// most requests ever seen in the batch, through looks at which there was nothing to see, and
+// when that last grew.
+func keepFresh(r *reading, before *v1alpha1.CheckStatus, interval time.Duration, now time.Time) (peak int64, grew *time.Time) {
 	if before != nil {
-		if before.New != nil {
-			had = before.New.Total
-		}
+		peak = before.Peak
 		if before.GrewAt != nil {
 			grew = &before.GrewAt.Time
 		}
 	}
-	if r.total() > had {
-		grew = &now
+	if r.total() > peak {
+		peak, grew = r.total(), &now
 	}
 	if r.verdict == v1alpha1.VerdictPass && (grew == nil || now.Sub(*grew) > freshFor*interval) {
 		r.verdict = v1alpha1.VerdictNoData
@@ -186,5 +183,5 @@ func keepFresh(r *reading, before *v1alpha1.CheckStatus, interval time.Duration,
 		}
 		r.message += ", but no new requests " + since
 	}
-	return grew
+	return peak, grew
 }

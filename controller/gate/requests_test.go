@@ -173,16 +173,16 @@ func TestKeepFresh(t *testing.T) {
 		grew    time.Time
 	}{
 		{"first requests", nil, 5, v1alpha1.VerdictPass, v1alpha1.VerdictPass, now},
-		{"more requests", &v1alpha1.CheckStatus{New: &v1alpha1.RequestCounts{Total: 4}, GrewAt: at(0)}, 5, v1alpha1.VerdictPass, v1alpha1.VerdictPass, now},
-		{"none for three intervals", &v1alpha1.CheckStatus{New: &v1alpha1.RequestCounts{Total: 5}, GrewAt: at(510)}, 5, v1alpha1.VerdictPass, v1alpha1.VerdictPass, t0.Add(510 * time.Second)},
-		{"none for longer", &v1alpha1.CheckStatus{New: &v1alpha1.RequestCounts{Total: 5}, GrewAt: at(509)}, 5, v1alpha1.VerdictPass, v1alpha1.VerdictNoData, t0.Add(509 * time.Second)},
-		{"fewer is not more", &v1alpha1.CheckStatus{New: &v1alpha1.RequestCounts{Total: 6}, GrewAt: at(0)}, 5, v1alpha1.VerdictPass, v1alpha1.VerdictNoData, t0},
-		{"harm needs no new requests", &v1alpha1.CheckStatus{New: &v1alpha1.RequestCounts{Total: 5}, GrewAt: at(0)}, 5, v1alpha1.VerdictFail, v1alpha1.VerdictFail, t0},
+		{"more requests", &v1alpha1.CheckStatus{Peak: 4, GrewAt: at(0)}, 5, v1alpha1.VerdictPass, v1alpha1.VerdictPass, now},
+		{"none for three intervals", &v1alpha1.CheckStatus{Peak: 5, GrewAt: at(510)}, 5, v1alpha1.VerdictPass, v1alpha1.VerdictPass, t0.Add(510 * time.Second)},
+		{"none for longer", &v1alpha1.CheckStatus{Peak: 5, GrewAt: at(509)}, 5, v1alpha1.VerdictPass, v1alpha1.VerdictNoData, t0.Add(509 * time.Second)},
+		{"fewer is not more", &v1alpha1.CheckStatus{Peak: 6, GrewAt: at(0)}, 5, v1alpha1.VerdictPass, v1alpha1.VerdictNoData, t0},
+		{"harm needs no new requests", &v1alpha1.CheckStatus{Peak: 5, GrewAt: at(0)}, 5, v1alpha1.VerdictFail, v1alpha1.VerdictFail, t0},
 		{"never any", &v1alpha1.CheckStatus{}, 0, v1alpha1.VerdictPass, v1alpha1.VerdictNoData, time.Time{}},
 	}
 	for _, test := range tests {
 		r := reading{verdict: test.verdict, message: "fine", newer: &v1alpha1.RequestCounts{Total: test.total}}
-		grew := keepFresh(&r, test.before, interval, now)
+		_, grew := keepFresh(&r, test.before, interval, now)
 		var got time.Time
 		if grew != nil {
 			got = *grew
@@ -212,6 +212,26 @@ func TestNumbersForPeople(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 24300: "24,300", 1234567: "1,234,567", -1000: "-1,000", -999: "-999"} {
 		if got := thousands(n); got != want {
 			t.Errorf("thousands(%d) is %s, want %s", n, got, want)
+		}
+	}
+}
+
+// TestStoppedTrafficStaysStopped: neither an evaluation that saw nothing nor a count that
+// wobbles makes old requests new ones.
+func TestStoppedTrafficStaysStopped(t *testing.T) {
+	spec := v1alpha1.Gate{Checks: []v1alpha1.GateCheck{{Name: "errors", Proportion: &v1alpha1.ProportionCheck{Bad: "b", Total: "t", Max: "10%"}}}}
+	alone := Situation{Batch: 1, Batches: 1, WindowStart: t0}
+	down := Evidence{NewBad: Sample{Verdict: v1alpha1.VerdictError, Problem: "down"}, NewTotal: Sample{Verdict: v1alpha1.VerdictError, Problem: "down"}}
+	for name, looks := range map[string][]Evidence{
+		"after an error": {requests(0, 1000), requests(0, 1000), requests(0, 1000), requests(0, 1000), requests(0, 1000), down, requests(0, 1000)},
+		"wobbling":       {requests(0, 1000), requests(0, 990), requests(0, 1000), requests(0, 990), requests(0, 1000), requests(0, 990), requests(0, 1000)},
+	} {
+		var s *v1alpha1.GateStatus
+		for n, look := range looks {
+			s = Evaluate(&spec, s, alone, Gathered{"errors": {look}}, after(30*(n+1)))
+		}
+		if s.Verdict != v1alpha1.VerdictNoData || s.Checks[0].Peak != 1000 {
+			t.Errorf("%s: %s: %s (peak %d)", name, s.Verdict, s.Message, s.Checks[0].Peak)
 		}
 	}
 }

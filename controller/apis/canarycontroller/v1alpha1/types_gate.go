@@ -343,6 +343,10 @@ type CheckStatus struct {
 	Passes int32 `json:"passes,omitempty"`
 	// +optional
 	Failures int32 `json:"failures,omitempty"`
+	// Peak is the largest number of the new version's requests seen in this batch; only more
+	// than that are new ones.
+	// +optional
+	Peak int64 `json:"peak,omitempty"`
 	// GrewAt is when the new version's requests were last seen to grow.
 	// +optional
 	GrewAt *metav1.Time `json:"grewAt,omitempty"`

@@ -34,6 +34,9 @@ type CheckStatusApplyConfiguration struct {
 	// Passes and Failures in a row.
 	Passes   *int32 `json:"passes,omitempty"`
 	Failures *int32 `json:"failures,omitempty"`
+	// Peak is the largest number of the new version's requests seen in this batch; only more
+	// than that are new ones.
+	Peak *int64 `json:"peak,omitempty"`
 	// GrewAt is when the new version's requests were last seen to grow.
 	GrewAt *v1.Time `json:"grewAt,omitempty"`
 	// History holds the latest values, oldest first, at most 20; empty where there was none.
@@ -143,6 +146,14 @@ func (b *CheckStatusApplyConfiguration) WithPasses(value int32) *CheckStatusAppl
 // If called multiple times, the Failures field is set to the value of the last call.
 func (b *CheckStatusApplyConfiguration) WithFailures(value int32) *CheckStatusApplyConfiguration {
 	b.Failures = &value
+	return b
+}
+
+// WithPeak sets the Peak field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Peak field is set to the value of the last call.
+func (b *CheckStatusApplyConfiguration) WithPeak(value int64) *CheckStatusApplyConfiguration {
+	b.Peak = &value
 	return b
 }
 
