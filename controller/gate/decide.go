@@ -118,6 +118,10 @@ func act(configured v1alpha1.GateAction) Action {
 // note adds the decision to those in status when the verdict or the action has changed, or
 // the batch. The oldest go first.
 func note(status *v1alpha1.GateStatus, o Outcome, now time.Time) {
+	if status.EvaluatedAt == nil && o.Action == Hold {
+		// Nothing has been decided before the first evaluation.
+		return
+	}
 	d := v1alpha1.GateDecision{
 		Time: second(now), Batch: status.Batch, Verdict: o.Verdict, Action: string(o.Action), Evidence: o.Message, Number: 1,
 	}

@@ -90,6 +90,7 @@ func run(ctx context.Context, stop <-chan struct{}, o *options) error {
 	if err != nil {
 		return err
 	}
+	defer gatherer.Close()
 	spans, err := trace.New(trace.Config{Endpoint: o.otlpEndpoint, Registerer: registry, Logger: slog.Default()})
 	if err != nil {
 		return err
