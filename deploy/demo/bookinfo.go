@@ -80,5 +80,8 @@ func (d *demo) startBookinfo(ctx context.Context) error {
 	if err := d.scraped(ctx, fmt.Sprintf(`sum(up{job=%q,pod=~"reviews-v1-.+"})`, bookinfoJob), replicas); err != nil {
 		return err
 	}
+	if err := d.untilReady(ctx, d.bookinfo.page); err != nil {
+		return err
+	}
 	return d.startLoad(ctx, d.bookinfo.page)
 }

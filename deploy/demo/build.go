@@ -75,14 +75,13 @@ func (d *demo) server(ctx context.Context, s servers.Server, o servers.Options) 
 	return path, path != built, nil
 }
 
-// packages are the programs of the product's own module that the demo runs.
-var packages = []string{
-	"./controller/cmd/canary-controller", "./controller/cmd/kubectl-canary", "./deploy/examples/go-hello", "./deploy/examples/bookinfo",
-}
-
-// goBuild builds them. The go command's cache makes it quick when nothing has changed.
+// goBuild builds the programs of the product's own module that the demo runs. The go command's cache makes it quick when nothing has changed.
 func (d *demo) goBuild(ctx context.Context) error {
 	begun := time.Now()
+	packages := []string{"./controller/cmd/canary-controller"}
+	if !d.ownCluster() {
+		packages = append(packages, "./controller/cmd/kubectl-canary", "./deploy/examples/go-hello", "./deploy/examples/bookinfo")
+	}
 	d.note("go build %s", strings.Join(packages, " "))
 	if err := os.MkdirAll(d.binDir(), 0o755); err != nil {
 		return err

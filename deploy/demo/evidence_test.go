@@ -73,14 +73,15 @@ func TestCaught(t *testing.T) {
 			s.Gate.Decisions = append(s.Gate.Decisions, last)
 		}
 	}
-	late, onHold := harm, harm
-	late.Batch = 3
+	second, late, onHold := harm, harm, harm
+	second.Batch, late.Batch = 2, 3
 	onHold.Verdict = v1alpha1.VerdictNoData
 	for name, c := range map[string]struct {
 		change func(*v1alpha1.CanaryStatus)
 		err    string
 	}{
 		"as it should be":  {rolledBack(harm), ""},
+		"in batch 2":       {rolledBack(second), ""},
 		"promoted":         {nil, "the phase is Completed, not RolledBack"},
 		"found late":       {rolledBack(late), "found in batch 3, later than batch 2"},
 		"without evidence": {rolledBack(onHold), "Rollback on the verdict NoData, not Rollback on Fail"},

@@ -165,6 +165,7 @@ func (d *demo) releaseReviews(ctx context.Context, from, to string, course func(
 	if err := d.run(ctx, "apply", "-f", bookinfoExamples+"reviews-"+to+".yaml"); err != nil {
 		return outcome{}, err
 	}
+	d.note("In each batch its gate judges the failed requests of both versions, and how slow the new one is.")
 	released, err := course(ctx)
 	if err != nil {
 		return outcome{}, err

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -179,5 +181,25 @@ resources:
 `
 	if err != nil || string(text) != want {
 		t.Errorf("got (%v)\n%s", err, text)
+	}
+}
+
+// kustomize reads no absolute paths, and follows symbolic links before it goes up.
+func TestRelative(t *testing.T) {
+	dir := t.TempDir()
+	for _, d := range []string{"a/b", "c/d"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(dir, "a", "b"), filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := relative(filepath.Join(dir, "link"), filepath.Join(dir, "c", "d"))
+	if err != nil || got != "../../c/d" {
+		t.Errorf("got %q (%v)", got, err)
+	}
+	if _, err := relative(dir, filepath.Join(dir, "missing")); err == nil {
+		t.Error("no error for a directory that is not there")
 	}
 }
