@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -154,4 +155,50 @@ func TestGateHoldsWhilePrometheusIsDown(t *testing.T) {
 		t.Errorf("decisions are %v", got)
 	}
 	s.wait("the event", s.hasEvent(v1alpha1.ReasonGateError))
+}
+
+// TestGateKeepsSecrets: a token is read from the Canary's own namespace and shown nowhere,
+// not even when the server answers with it; an address that is not allowed is never called.
+func TestGateKeepsSecrets(t *testing.T) {
+	s := parallel(t)
+	requests, prometheus := withTraffic(t)
+	requests.set(s.name, "old", 2000, 0.001)
+	requests.set(s.name, "new", 2000, 0.001)
+	way := newSwitchable(t, prometheus)
+	way.token = "e2e-secret-" + s.name
+	secret := func(token string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "prometheus"}, StringData: map[string]string{"token": token}}
+	}
+	wrong := "e2e-wrong-" + s.name
+	if _, err := env.kube.CoreV1().Secrets(s.name).Create(s.ctx, secret(wrong), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.deploy(v("old", 4))
+	c := gatedCanary(way.URL)
+	c.Spec.Gate.Prometheus.Secret = "prometheus"
+	s.create(c)
+	refused := s.status("the refusal", func(c *v1alpha1.Canary) bool { return c.Status.Verdict == v1alpha1.VerdictError })
+	if !strings.Contains(refused.Status.Gate.Message, "401") {
+		t.Errorf("the refusal reads %q", refused.Status.Gate.Message)
+	}
+	if _, err := env.kube.CoreV1().Secrets(s.name).Update(s.ctx, secret(way.token), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	done := s.phase(v1alpha1.PhaseCompleted)
+	shown := fmt.Sprintf("%+v %+v %s %s", refused.Status, done.Status, strings.Join(s.events(), "\n"), env.shared.op.output())
+	for _, token := range []string{wrong, way.token} {
+		if strings.Contains(shown, token) {
+			t.Error("a token shows in status, events or the log")
+		}
+	}
+}
+
+func TestGateCallsNoForbiddenAddress(t *testing.T) {
+	s := parallel(t)
+	s.deploy(v("old", 4))
+	s.create(gatedCanary("http://169.254.169.254/latest"))
+	held := s.status("the refusal", func(c *v1alpha1.Canary) bool { return c.Status.Verdict == v1alpha1.VerdictError })
+	if !strings.Contains(held.Status.Gate.Message, "169.254.169.254 is never called") {
+		t.Errorf("the refusal reads %q", held.Status.Gate.Message)
+	}
 }

@@ -105,10 +105,11 @@ func withTraffic(t *testing.T) (*traffic, string) {
 	return gates.traffic, gates.server.URL
 }
 
-// switchable is a way to Prometheus that can be cut.
+// switchable is a way to Prometheus that can be cut, and that may ask for a token.
 type switchable struct {
 	*httptest.Server
-	cut atomic.Bool
+	cut   atomic.Bool
+	token string
 }
 
 func newSwitchable(t *testing.T, target string) *switchable {
@@ -121,6 +122,10 @@ func newSwitchable(t *testing.T, target string) *switchable {
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.cut.Load() {
 			panic(http.ErrAbortHandler)
+		}
+		if s.token != "" && r.Header.Get("Authorization") != "Bearer "+s.token {
+			http.Error(w, "not with "+r.Header.Get("Authorization"), http.StatusUnauthorized)
+			return
 		}
 		proxy.ServeHTTP(w, r)
 	}))
