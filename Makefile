@@ -87,6 +87,10 @@ e2e: $(SUMMARY) servers ## Tests against a real API server, Prometheus and other
 	  case " $(HEAVY) " in *" $$m "*) vet=-vet=off;; *) vet=;; esac; \
 	  { $(if $(filter command,$(firstword $(origin KUBECONFIG))),E2E_KUBECONFIG='$(abspath $(KUBECONFIG))') $(TEST) -tags e2e $$vet -count 1 -p 2 $$own || true; } | $(SHOW) -v ) || failed=1; done; exit $${failed:-0}
 
+.PHONY: scale
+scale: servers ## A thousand gated Canaries at once, some minutes
+	E2E_GATED=1000 go test -tags e2e -count 1 -v -timeout 20m -run TestManyGatedCanaries ./controller/e2e
+
 # What make e2e builds first, so that no test's time goes into it.
 SERVERS ?= lab prometheus jaeger
 .PHONY: servers
