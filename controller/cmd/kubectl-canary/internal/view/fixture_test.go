@@ -141,6 +141,8 @@ func scenes() map[string]scene {
 		errorRate(v1alpha1.VerdictNoData, "0.13%", "2310 requests of the new version are too few to tell, about 3100 are needed", 3, 2310, "0.4%", "0.31%", "0.22%", "", "0.15%", "0.13%"),
 		p99(v1alpha1.VerdictError, "", `http://prometheus.monitoring:9090 answers 503 Service Unavailable`, "0.2", "0.25", "", "0.19", "0.3", ""),
 		alert(v1alpha1.VerdictPass, "2 rules are quiet"))
+	// A pass, since when the hold is counted.
+	c.Status.Gate.HeldSince = at(432)
 	list["analyzing"] = scene{c, 480}
 
 	c = judged(begun(v1alpha1.PhaseRollingBack, 2, "rolling back: 6 of 8 replicas of reviews-v1 are available; the gate failed batch 2: error-rate: 61 of 1203 bad (5.1%), old 9 of 7104, limit 1%"), v1alpha1.VerdictFail,
