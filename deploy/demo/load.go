@@ -40,7 +40,8 @@ func (d *demo) startLoad(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	p, err := start(d.dir, "load", nil, []string{"ADMIN_ADDR=" + admin}, d.programs.bookinfo, loadArgs(url)...)
+	p, err := start(d.dir, "load", nil, []string{"ADMIN_ADDR=" + admin}, d.programs.bookinfo,
+		"load", "-url", url, "-rate", strconv.Itoa(loadRate), "-concurrency", "200", "-report", "0")
 	if err != nil {
 		return err
 	}
@@ -56,10 +57,6 @@ func (d *demo) startLoad(ctx context.Context, url string) error {
 			return fmt.Errorf("%w\n%s", err, p.tail(20))
 		}
 	}
-}
-
-func loadArgs(url string) []string {
-	return []string{"load", "-url", url, "-rate", strconv.Itoa(loadRate), "-concurrency", "200", "-report", "0"}
 }
 
 // counts asks the load generator what came back so far.

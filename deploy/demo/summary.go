@@ -81,7 +81,7 @@ func (d *demo) urls(ctx context.Context) error {
 		return nil
 	}
 	d.note("bookinfo    %s", d.bookinfo.page)
-	d.note("            its users have gone; for more of them: %s", shell(append([]string{d.programs.bookinfo}, loadArgs(d.bookinfo.page)...)))
+	d.note("            its users have gone; for others: ADMIN_ADDR=127.0.0.1:0 %s load -url %s", d.programs.bookinfo, d.bookinfo.page)
 	d.note("kubectl     export KUBECONFIG=%s PATH=%s:$PATH", d.kubeconfig, d.binDir())
 	d.note("            kubectl canary list -A")
 	d.note("            without a kubectl of your own: %s kubectl --dir %s -- get canaries -A", d.programs.lab, d.labDir())
