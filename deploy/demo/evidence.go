@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -89,14 +90,25 @@ func held(c *v1alpha1.Canary, batch int32) (bool, error) {
 	return isHeld, nil
 }
 
+// holds counts how often the gate decided to hold because of an error.
+func holds(c *v1alpha1.Canary) (n int) {
+	if c.Status.Gate == nil {
+		return 0
+	}
+	for _, d := range c.Status.Gate.Decisions {
+		if d.Verdict == v1alpha1.VerdictError && d.Action == actionHold {
+			n++
+		}
+	}
+	return n
+}
+
 // wasHeld checks that the gate decided to hold because of an error.
 func wasHeld(c *v1alpha1.Canary) error {
-	if c.Status.Gate != nil && slices.ContainsFunc(c.Status.Gate.Decisions, func(d v1alpha1.GateDecision) bool {
-		return d.Verdict == v1alpha1.VerdictError && d.Action == actionHold
-	}) {
-		return nil
+	if holds(c) == 0 {
+		return errors.New("no decision of the gate held the release because of an error")
 	}
-	return fmt.Errorf("no decision of the gate held the release because of an error")
+	return nil
 }
 
 // passes sums up the requests on which the gate promoted batches.

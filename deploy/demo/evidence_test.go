@@ -123,6 +123,9 @@ func TestHeld(t *testing.T) {
 		})
 	}
 	wantError(t, wasHeld(gated(nil)), "")
+	if n := holds(gated(nil)); n != 1 {
+		t.Errorf("held %d times", n)
+	}
 	wantError(t, wasHeld(gated(func(s *v1alpha1.CanaryStatus) { s.Gate.Decisions = s.Gate.Decisions[:2] })), "no decision of the gate held")
 }
 

@@ -95,7 +95,7 @@ func (d *demo) outlast(ctx context.Context) error {
 		}
 		return outcome{
 			decision: fmt.Sprintf("held for %s, then promoted", heldFor.Round(time.Second)),
-			evidence: "1 x Error, " + promotionEvidence(c),
+			evidence: fmt.Sprintf("%d x Error, %s", holds(c), promotionEvidence(c)),
 		}, errors.Join(promotedOnEvidence(c, gatedBatches), wasHeld(c))
 	})
 	if err != nil {
