@@ -127,6 +127,18 @@ func TestGateHoldsWithoutTraffic(t *testing.T) {
 		t.Errorf("decisions are %v", got)
 	}
 	s.wait("the event", s.hasEvent(v1alpha1.ReasonGateOverridden))
+
+	// A retry is the same rollout by its id, and what was let through before is judged anew.
+	s.rollBack()
+	s.phase(v1alpha1.PhaseRolledBack)
+	s.edit(func(c *v1alpha1.Canary) {
+		c.Spec.Info.Type = v1alpha1.CanaryDeploy
+		c.Annotations = map[string]string{v1alpha1.AnnotationPromote: held.Status.Rollout.ID + "/1", v1alpha1.AnnotationRetry: "1"}
+	})
+	again := s.phase(v1alpha1.PhaseAwaitingApproval)
+	if again.Status.CurrentBatch != 1 || again.Status.Rollout.StalePromote != held.Status.Rollout.ID+"/1" {
+		t.Errorf("the retry stands at batch %d, ignoring %q", again.Status.CurrentBatch, again.Status.Rollout.StalePromote)
+	}
 }
 
 // TestGateHoldsWhilePrometheusIsDown: the new version is not blamed for it, and goes on

@@ -60,7 +60,8 @@ func (c *Controller) judge(canary *v1alpha1.Canary, v view) (evidence rollout.Ev
 		again = 0
 		c.gather(name, situation)
 	}
-	override := canary.Annotations[v1alpha1.AnnotationPromote] == fmt.Sprintf("%s/%d", situation.RolloutID, situation.Batch)
+	promote := canary.Annotations[v1alpha1.AnnotationPromote]
+	override := promote == fmt.Sprintf("%s/%d", situation.RolloutID, situation.Batch) && promote != canary.Status.Rollout.StalePromote
 	outcome, status := gate.Decide(spec, status, situation, override, now)
 	if outcome.HoldLeft > 0 && (again == 0 || outcome.HoldLeft < again) {
 		again = outcome.HoldLeft

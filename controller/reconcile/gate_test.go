@@ -137,6 +137,17 @@ func TestAPersonLetsABatchThrough(t *testing.T) {
 	}
 }
 
+// TestAWordAboutAnEarlierAttemptIsNone: a retry has the same id.
+func TestAWordAboutAnEarlierAttemptIsNone(t *testing.T) {
+	now := epoch.Add(time.Minute)
+	c, canary, v := judging(t, &now, nil)
+	canary.Annotations = map[string]string{v1alpha1.AnnotationPromote: v.plan.ID + "/1"}
+	canary.Status.Rollout.StalePromote = v.plan.ID + "/1"
+	if evidence, _, _ := c.judge(canary, v); evidence.Action != rollout.GateHold {
+		t.Errorf("%+v", evidence)
+	}
+}
+
 // TestEvidenceThatCannotBeHadHolds: without a source, and with one that panics.
 func TestEvidenceThatCannotBeHadHolds(t *testing.T) {
 	for name, gatherer := range map[string]Gatherer{

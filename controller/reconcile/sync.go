@@ -68,6 +68,9 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
 	if begun {
 		decision.Gate = nil
 		identify(ctx, canary, decision.State.Rollout)
+		decision.State.Rollout.StalePromote = canary.Annotations[v1alpha1.AnnotationPromote]
+	} else if r := decision.State.Rollout; r != nil && r.StalePromote != canary.Annotations[v1alpha1.AnnotationPromote] {
+		r.StalePromote = ""
 	}
 	if begun || canary.Spec.Info.Type == v1alpha1.NormalDeploy || !runs(canary) && decision.Phase == v1alpha1.PhaseRollingBack {
 		if other := c.conflict(canary, view.plan); other != "" {

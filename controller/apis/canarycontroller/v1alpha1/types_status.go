@@ -127,6 +127,10 @@ type RolloutStatus struct {
 	// TraceID is the trace of this attempt.
 	// +optional
 	TraceID string `json:"traceID,omitempty"`
+	// StalePromote is the value that the promote annotation had when the attempt began: it was
+	// about an earlier one and counts again once it has been taken away.
+	// +optional
+	StalePromote string `json:"stalePromote,omitempty"`
 	// ParentSpanID is the span of a CI job that this attempt continues.
 	// +optional
 	ParentSpanID string `json:"parentSpanID,omitempty"`

@@ -33,6 +33,9 @@ type RolloutStatusApplyConfiguration struct {
 	Autoscalers []string `json:"autoscalers,omitempty"`
 	// TraceID is the trace of this attempt.
 	TraceID *string `json:"traceID,omitempty"`
+	// StalePromote is the value that the promote annotation had when the attempt began: it was
+	// about an earlier one and counts again once it has been taken away.
+	StalePromote *string `json:"stalePromote,omitempty"`
 	// ParentSpanID is the span of a CI job that this attempt continues.
 	ParentSpanID *string `json:"parentSpanID,omitempty"`
 }
@@ -122,6 +125,14 @@ func (b *RolloutStatusApplyConfiguration) WithAutoscalers(values ...string) *Rol
 // If called multiple times, the TraceID field is set to the value of the last call.
 func (b *RolloutStatusApplyConfiguration) WithTraceID(value string) *RolloutStatusApplyConfiguration {
 	b.TraceID = &value
+	return b
+}
+
+// WithStalePromote sets the StalePromote field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the StalePromote field is set to the value of the last call.
+func (b *RolloutStatusApplyConfiguration) WithStalePromote(value string) *RolloutStatusApplyConfiguration {
+	b.StalePromote = &value
 	return b
 }
 
