@@ -25,7 +25,7 @@ func (d *demo) startCluster(ctx context.Context) error {
 		d.note("KUBECONFIG is set; the demo leaves that cluster alone. To use it: make demo KUBECONFIG=$KUBECONFIG")
 	}
 	if os.Getenv("KUBEBUILDER_ASSETS") != "" {
-		d.note("KUBEBUILDER_ASSETS is set, but its control plane runs no pods; the demo needs some and uses the lab")
+		d.note("KUBEBUILDER_ASSETS is set: the lab runs the etcd and kube-apiserver that are there, and its own of the rest")
 	}
 	// An image table in the place of a registry.
 	table, err := json.Marshal(map[string]any{"images": []map[string]any{
