@@ -67,8 +67,12 @@ func outcome(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, override bool, no
 		HoldLeft: max(0, heldSince(status, now).Add(deadline).Sub(now)),
 	}
 	lately := status.EvaluatedAt != nil && trusted(spec, status, now)
-	if status.EvaluatedAt == nil {
+	switch {
+	case status.EvaluatedAt == nil:
 		o.Verdict, o.Message = v1alpha1.VerdictNoData, "not evaluated yet"
+	case !evaluatedAs(spec, status):
+		lately = false
+		o.Verdict, o.Message = v1alpha1.VerdictNoData, "the checks have changed and must be evaluated again"
 	}
 	switch {
 	case override:
@@ -105,7 +109,14 @@ func heldSince(status *v1alpha1.GateStatus, now time.Time) time.Time {
 // trusted says that the verdict is recent enough to promote by. The minute is for
 // intervals of seconds, in which a slow sync must not make a verdict old.
 func trusted(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, now time.Time) bool {
-	return now.Sub(status.EvaluatedAt.Time) <= max(trustedFor*spec.Interval.Duration, time.Minute)
+	return !clockWentBack(status, now) && now.Sub(status.EvaluatedAt.Time) <= max(trustedFor*spec.Interval.Duration, time.Minute)
+}
+
+// clockWentBack says that the last evaluation was later than now, as when another controller,
+// whose clock is ahead, made it. How long ago it was cannot be known. The second is for
+// clocks that are being adjusted.
+func clockWentBack(status *v1alpha1.GateStatus, now time.Time) bool {
+	return status.EvaluatedAt.Sub(now) > time.Second
 }
 
 func act(configured v1alpha1.GateAction) Action {

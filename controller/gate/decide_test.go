@@ -46,6 +46,7 @@ func TestDecide(t *testing.T) {
 		{"pass, longer ago", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictPass, 60), false, 151, Outcome{v1alpha1.VerdictPass, Hold, "must be evaluated again, as the last time is too long ago; why", 1800 * time.Second}, 0},
 		{"pass after the deadline", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictPass, 1801), false, 1801, Outcome{v1alpha1.VerdictPass, Promote, "why", 1800 * time.Second}, 0},
 		{"pass of long ago", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictPass, 60), false, 1800, Outcome{v1alpha1.VerdictPass, Hold, "must be evaluated again, as the last time is too long ago; why", 1800 * time.Second}, 0},
+		{"pass by a clock ahead", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictPass, 600), false, 61, Outcome{v1alpha1.VerdictPass, Hold, "must be evaluated again, as the last time is too long ago; why", 1800 * time.Second}, 0},
 		{"no data long ago", rollback, evaluated(v1alpha1.VerdictNoData, 60), false, 4000, Outcome{v1alpha1.VerdictNoData, Hold, "why", 0}, 0},
 		{"fail", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictFail, 60), false, 61, Outcome{v1alpha1.VerdictFail, Rollback, "why", 1739 * time.Second}, 0},
 		{"fail, long ago", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictFail, 60), false, 1000, Outcome{v1alpha1.VerdictFail, Rollback, "why", 800 * time.Second}, 0},
@@ -142,7 +143,13 @@ func TestDecisionsKeepTheirEvidence(t *testing.T) {
 		{Name: "p99", Verdict: v1alpha1.VerdictPass, Value: "0.2", Limit: "max 0.5", TraceIDs: []string{"d"}},
 		{Name: "slow", Verdict: v1alpha1.VerdictFail, TraceIDs: []string{"a"}},
 	}
-	_, got := Decide(&v1alpha1.Gate{}, st, situation, false, after(60))
+	spec := &v1alpha1.Gate{}
+	for i := range st.Checks {
+		spec.Checks = append(spec.Checks, threshold(st.Checks[i].Name, "1"))
+		st.Checks[i].Kind = v1alpha1.CheckThreshold
+		st.Checks[i].SpecHash = specHash(defaulted(spec), spec.Checks[i])
+	}
+	_, got := Decide(spec, st, situation, false, after(60))
 	want := []v1alpha1.DecisionCheck{
 		{Name: "errors", Verdict: v1alpha1.VerdictFail, Value: "10%", Limit: "1%", New: &bad, Old: &usual},
 		{Name: "p99", Verdict: v1alpha1.VerdictPass, Value: "0.2", Limit: "max 0.5"},
@@ -152,7 +159,7 @@ func TestDecisionsKeepTheirEvidence(t *testing.T) {
 		t.Errorf("%+v, traces %q", d.Checks, d.TraceIDs)
 	}
 	st.Verdict = v1alpha1.VerdictNoData
-	_, got = Decide(&v1alpha1.Gate{}, st, situation, false, after(60))
+	_, got = Decide(spec, st, situation, false, after(60))
 	if d := got.Decisions[0]; d.Checks != nil || d.TraceIDs != nil {
 		t.Errorf("a hold keeps %+v, traces %q", d.Checks, d.TraceIDs)
 	}

@@ -27,6 +27,13 @@ func Due(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, s Situation, now time
 		}
 		return max(0, first.Sub(now))
 	}
+	if clockWentBack(status, now) {
+		return 0
+	}
+	if !evaluatedAs(spec, status) {
+		// Not within the second of the one before, which status could not tell from it.
+		return max(0, status.EvaluatedAt.Add(time.Second).Sub(now))
+	}
 	next, deadline := status.EvaluatedAt.Add(every), heldSince(status, now).Add(spec.HoldDeadline.Duration)
 	if now.Before(deadline) && deadline.Before(next) {
 		next = deadline

@@ -37,6 +37,8 @@ func TestDue(t *testing.T) {
 		{"paused after the deadline", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictNoData, 1820), situation, after(1830), 20 * time.Second},
 		{"a deadline before the first one", v1alpha1.Gate{HoldDeadline: &metav1.Duration{Duration: 10 * time.Second}}, nil, situation, after(4), 6 * time.Second},
 		{"and at it", v1alpha1.Gate{HoldDeadline: &metav1.Duration{Duration: 10 * time.Second}}, nil, situation, after(10), 0},
+		{"evaluated by a clock ahead", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictPass, 600), situation, after(60), 0},
+		{"and just ahead", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictPass, 61), situation, after(60), 31 * time.Second},
 		{"another interval", v1alpha1.Gate{Interval: &metav1.Duration{Duration: time.Minute}}, evaluated(v1alpha1.VerdictPass, 60), situation, after(61), 59 * time.Second},
 	}
 	for _, test := range tests {

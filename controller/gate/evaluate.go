@@ -1,6 +1,9 @@
 package gate
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -36,6 +39,43 @@ func current(status *v1alpha1.GateStatus, s Situation) bool {
 	return status != nil && status.Batch == s.Batch && status.WindowStart.Equal(&start)
 }
 
+// specHash identifies what a verdict on a check is about: the check and what all checks of
+// its gate have in common.
+func specHash(spec *v1alpha1.Gate, check any) string {
+	content, err := json.Marshal(struct {
+		Prometheus                    *v1alpha1.PrometheusSource
+		FalseRollback, FalsePromotion string
+		Check                         any
+	}{spec.Prometheus, spec.FalseRollback, spec.FalsePromotion, check})
+	if err != nil {
+		// They came as JSON.
+		panic(fmt.Sprintf("hash of a check: %v", err))
+	}
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:8])
+}
+
+// evaluatedAs says that the checks in status are those of a defaulted spec, as they are now.
+func evaluatedAs(spec *v1alpha1.Gate, status *v1alpha1.GateStatus) bool {
+	names := map[string]bool{}
+	same := func(name string, kind v1alpha1.CheckKind, check any) bool {
+		names[name] = true
+		found := find(status.Checks, name, kind)
+		return found != nil && found.SpecHash == specHash(spec, check)
+	}
+	for _, check := range spec.Checks {
+		if !same(check.Name, check.Kind(), check) {
+			return false
+		}
+	}
+	for _, alert := range spec.Alerts {
+		if !same(AlertName(alert), v1alpha1.CheckAlert, alert) {
+			return false
+		}
+	}
+	return len(status.Checks) == len(names)
+}
+
 // begin is the status before the first evaluation of a batch. What outlives a batch are the
 // decisions, and of each check the old version's counts.
 func begin(before *v1alpha1.GateStatus, s Situation) *v1alpha1.GateStatus {
@@ -49,7 +89,7 @@ func begin(before *v1alpha1.GateStatus, s Situation) *v1alpha1.GateStatus {
 		if check.Baseline != nil {
 			after.Checks = append(after.Checks, v1alpha1.CheckStatus{
 				Name: check.Name, Kind: check.Kind, Verdict: v1alpha1.VerdictNoData,
-				Message: "not evaluated yet in this batch", Baseline: check.Baseline,
+				Message: "not evaluated yet in this batch", Baseline: check.Baseline, SpecHash: check.SpecHash,
 			})
 		}
 	}
@@ -79,12 +119,14 @@ func Evaluate(spec *v1alpha1.Gate, before *v1alpha1.GateStatus, s Situation, g G
 	after.Evaluations++
 	for i := range spec.Checks {
 		check := &spec.Checks[i]
-		after.Checks = append(after.Checks, evaluateCheck(spec, check, find(previous, check.Name, check.Kind()), s, g[check.Name], now))
+		after.Checks = append(after.Checks, evaluateCheck(spec, check, find(previous, check.Name, check.Kind()), s, g[check.Name], after.Evaluations == 1, now))
 	}
 	for _, alert := range spec.Alerts {
 		name := AlertName(alert)
 		if find(after.Checks, name, v1alpha1.CheckAlert) == nil {
-			after.Checks = append(after.Checks, evaluateAlert(name, find(previous, name, v1alpha1.CheckAlert), s, g[name], now))
+			status := evaluateAlert(name, find(previous, name, v1alpha1.CheckAlert), s, g[name], now)
+			status.SpecHash = specHash(spec, alert)
+			after.Checks = append(after.Checks, status)
 		}
 	}
 	after.Verdict, after.Message = summary(after.Checks)
@@ -146,18 +188,23 @@ func worstOf(sources []Evidence, read func(Evidence) reading) (reading, Evidence
 	return worst, from
 }
 
-func evaluateCheck(spec *v1alpha1.Gate, check *v1alpha1.GateCheck, before *v1alpha1.CheckStatus, s Situation, sources []Evidence, now time.Time) v1alpha1.CheckStatus {
-	after := v1alpha1.CheckStatus{Name: check.Name, Kind: check.Kind()}
+// evaluateCheck judges one check; first says that nothing of this batch was judged before.
+func evaluateCheck(spec *v1alpha1.Gate, check *v1alpha1.GateCheck, before *v1alpha1.CheckStatus, s Situation, sources []Evidence, first bool, now time.Time) v1alpha1.CheckStatus {
+	after := v1alpha1.CheckStatus{Name: check.Name, Kind: check.Kind(), SpecHash: specHash(spec, *check)}
+	var baseline *v1alpha1.RequestCounts
+	if before != nil {
+		baseline = before.Baseline
+		if before.SpecHash != after.SpecHash {
+			// What another check found, in a row or at its peak, does not count for this one.
+			before = nil
+		}
+	}
 	switch {
 	case check.Proportion != nil:
-		var baseline *v1alpha1.RequestCounts
-		if before != nil {
-			baseline = before.Baseline
-		}
 		r, from := worstOf(sources, func(e Evidence) reading {
 			return readProportion(spec, check.Proportion, e, s, baseline)
 		})
-		peak, grew := keepFresh(&r, before, spec.Interval.Duration, now)
+		peak, grew := keepFresh(&r, before, first, spec.Interval.Duration, now)
 		if after.Peak = peak; grew != nil {
 			after.GrewAt = new(second(*grew))
 		}

@@ -68,6 +68,7 @@ func TestEvaluateFromTheStartOfABatchToPass(t *testing.T) {
 		Message: "0% of 900 requests are bad, old 0% of 2,700: below max 2% and less than 1% worse than old",
 		New:     &v1alpha1.RequestCounts{Total: 900}, Old: &v1alpha1.RequestCounts{Total: 2700}, Baseline: &v1alpha1.RequestCounts{Total: 2700},
 		Queries: []string{"bad", "total"}, Peak: 900, GrewAt: &metav1.Time{Time: after(165)}, History: []string{"0%", "0%"},
+		SpecHash: specHash(defaulted(spec), spec.Checks[0]),
 	}
 	if got := second.Checks[0]; !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

@@ -161,19 +161,31 @@ func describe(f Finding, kind Old, newer v1alpha1.RequestCounts, older *v1alpha1
 	return seen + "; more evidence is needed that this is " + strings.Join(why, " and ")
 }
 
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // keepFresh turns evidence of health into NoData when the new version has had no requests
 // for a while: what it once did says nothing about what it would do now. It returns the
 // most requests ever seen in the batch, through looks at which there was nothing to see, and
-// when that last grew.
-func keepFresh(r *reading, before *v1alpha1.CheckStatus, interval time.Duration, now time.Time) (peak int64, grew *time.Time) {
+// when that last grew. Of a check that is new in the middle of a batch it is not known when
+// its requests came; first says that it is not.
+func keepFresh(r *reading, before *v1alpha1.CheckStatus, first bool, interval time.Duration, now time.Time) (peak int64, grew *time.Time) {
 	if before != nil {
 		peak = before.Peak
 		if before.GrewAt != nil {
-			grew = &before.GrewAt.Time
+			// Later than now is by another controller's clock.
+			grew = new(earlier(before.GrewAt.Time, now))
 		}
 	}
 	if r.total() > peak {
-		peak, grew = r.total(), &now
+		peak = r.total()
+		if before != nil || first {
+			grew = &now
+		}
 	}
 	if r.verdict == v1alpha1.VerdictPass && (grew == nil || now.Sub(*grew) > freshFor*interval) {
 		r.verdict = v1alpha1.VerdictNoData

@@ -178,11 +178,12 @@ func TestKeepFresh(t *testing.T) {
 		{"none for longer", &v1alpha1.CheckStatus{Peak: 5, GrewAt: at(509)}, 5, v1alpha1.VerdictPass, v1alpha1.VerdictNoData, t0.Add(509 * time.Second)},
 		{"fewer is not more", &v1alpha1.CheckStatus{Peak: 6, GrewAt: at(0)}, 5, v1alpha1.VerdictPass, v1alpha1.VerdictNoData, t0},
 		{"harm needs no new requests", &v1alpha1.CheckStatus{Peak: 5, GrewAt: at(0)}, 5, v1alpha1.VerdictFail, v1alpha1.VerdictFail, t0},
+		{"grown by a clock ahead", &v1alpha1.CheckStatus{Peak: 5, GrewAt: at(660)}, 5, v1alpha1.VerdictPass, v1alpha1.VerdictPass, now},
 		{"never any", &v1alpha1.CheckStatus{}, 0, v1alpha1.VerdictPass, v1alpha1.VerdictNoData, time.Time{}},
 	}
 	for _, test := range tests {
 		r := reading{verdict: test.verdict, message: "fine", newer: &v1alpha1.RequestCounts{Total: test.total}}
-		_, grew := keepFresh(&r, test.before, interval, now)
+		_, grew := keepFresh(&r, test.before, true, interval, now)
 		var got time.Time
 		if grew != nil {
 			got = *grew

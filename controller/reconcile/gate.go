@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -27,8 +28,16 @@ type Gatherer interface {
 // at a time. Evidence that never gets there, because the process ends, is asked for again.
 type gathering struct {
 	situation gate.Situation
-	found     gate.Gathered
-	at        time.Time
+	// spec is what was asked about, which the author may have changed since.
+	spec  *v1alpha1.Gate
+	found gate.Gathered
+	at    time.Time
+}
+
+// arrived says that the evidence is in status, which keeps times in seconds.
+func (g *gathering) arrived(status *v1alpha1.GateStatus) bool {
+	return g.found != nil && status != nil && status.EvaluatedAt != nil && status.Batch == g.situation.Batch &&
+		status.EvaluatedAt.Time.Equal(g.at.Truncate(time.Second))
 }
 
 // judge says what the gate makes of the batch that the status knows to be available, and
@@ -37,6 +46,7 @@ type gathering struct {
 func (c *Controller) judge(canary *v1alpha1.Canary, v view) (evidence rollout.Evidence, status *v1alpha1.GateStatus, again time.Duration) {
 	name, status := cache.MetaObjectToName(canary), canary.Status.Gate.DeepCopy()
 	if !v.plan.Gated {
+		c.gatherings.Delete(name)
 		return rollout.NoGate, status, 0
 	}
 	situation, judged := situationOf(canary, v)
@@ -48,8 +58,8 @@ func (c *Controller) judge(canary *v1alpha1.Canary, v view) (evidence rollout.Ev
 	if stored, ok := c.gatherings.Load(name); ok {
 		g := stored.(*gathering)
 		switch {
-		case g.situation != situation || g.found != nil && status != nil && status.EvaluatedAt != nil && !g.at.Truncate(time.Second).After(status.EvaluatedAt.Time) && status.Batch == situation.Batch:
-			// It is about another batch, or has arrived in status.
+		case g.situation != situation || g.found != nil && !equality.Semantic.DeepEqual(g.spec, spec) || g.arrived(status):
+			// What is about another batch or other checks says nothing about this one.
 			c.gatherings.CompareAndDelete(name, stored)
 		case g.found != nil:
 			status = gate.Evaluate(spec, status, situation, g.found, g.at)
@@ -126,12 +136,13 @@ func (c *Controller) gatherNext(ctx context.Context) bool {
 	v1alpha1.SetDefaults(defaulted)
 	// The window ends when the questions are asked, not when the last answer is there.
 	at := c.now()
-	found := c.gatherSafely(ctx, defaulted.Spec.Gate, name, asked.situation, at)
+	spec := defaulted.Spec.Gate
+	found := c.gatherSafely(ctx, spec, name, asked.situation, at)
 	if ctx.Err() != nil {
 		// What was cut short by the end of this process says nothing.
 		return true
 	}
-	c.gatherings.CompareAndSwap(name, stored, &gathering{situation: asked.situation, found: found, at: at})
+	c.gatherings.CompareAndSwap(name, stored, &gathering{situation: asked.situation, spec: spec, found: found, at: at})
 	c.queue.Add(name)
 	return true
 }

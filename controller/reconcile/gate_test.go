@@ -187,3 +187,40 @@ func TestEvidenceCutShortSaysNothing(t *testing.T) {
 		t.Errorf("%+v with %d evaluations", evidence, status.Evaluations)
 	}
 }
+
+// TestEvidenceOfOtherChecksIsDropped: the author changed them while they were asked about.
+func TestEvidenceOfOtherChecksIsDropped(t *testing.T) {
+	now := epoch.Add(time.Minute)
+	c, canary, v := judging(t, &now, gatherFunc(func(context.Context, gate.Situation) gate.Gathered { return value(0.5) }))
+	c.judge(canary, v)
+	c.gatherNext(t.Context())
+	canary.Spec.Gate.Checks[0].Threshold.Query = "down"
+	if evidence, status, _ := c.judge(canary, v); evidence.Action != rollout.GateHold || status.Evaluations != 0 || c.gates.Len() != 1 {
+		t.Errorf("%+v with %d evaluations, %d queued", evidence, status.Evaluations, c.gates.Len())
+	}
+	canary.Spec.Gate, v.plan.Gated = nil, false
+	c.judge(canary, v)
+	if _, left := c.gatherings.Load(cache.MetaObjectToName(canary)); left {
+		t.Error("what was asked for a gate that is gone is still kept")
+	}
+}
+
+// TestAClockThatGoesBack: another controller's clock was an hour ahead of this one's.
+func TestAClockThatGoesBack(t *testing.T) {
+	now := epoch.Add(time.Minute)
+	c, canary, v := judging(t, &now, gatherFunc(func(context.Context, gate.Situation) gate.Gathered { return value(0.5) }))
+	canary.Status.Gate = gate.Evaluate(canary.Spec.Gate, nil, gate.Situation{Batch: 1, WindowStart: epoch}, value(0.5), now.Add(time.Hour))
+	if evidence, _, _ := c.judge(canary, v); evidence.Action != rollout.GateHold || c.gates.Len() != 1 {
+		t.Fatalf("%+v, %d queued", evidence, c.gates.Len())
+	}
+	c.gatherNext(t.Context())
+	evidence, status, _ := c.judge(canary, v)
+	if evidence.Action != rollout.GatePromote || !status.EvaluatedAt.Time.Equal(now) {
+		t.Errorf("%+v, evaluated at %s", evidence, status.EvaluatedAt)
+	}
+	canary.Status.Gate = status
+	c.judge(canary, v)
+	if _, left := c.gatherings.Load(cache.MetaObjectToName(canary)); left {
+		t.Error("evidence that is in status is still kept")
+	}
+}

@@ -338,6 +338,10 @@ type CheckStatus struct {
 	// +optional
 	// +listType=atomic
 	Queries []string `json:"queries,omitempty"`
+	// SpecHash identifies the check that was evaluated, since the author may change it. What
+	// it found is not acted on for another.
+	// +optional
+	SpecHash string `json:"specHash,omitempty"`
 	// Passes and Failures in a row.
 	// +optional
 	Passes int32 `json:"passes,omitempty"`

@@ -31,6 +31,9 @@ type CheckStatusApplyConfiguration struct {
 	Baseline *RequestCountsApplyConfiguration `json:"baseline,omitempty"`
 	// Queries that were asked, as sent.
 	Queries []string `json:"queries,omitempty"`
+	// SpecHash identifies the check that was evaluated, since the author may change it. What
+	// it found is not acted on for another.
+	SpecHash *string `json:"specHash,omitempty"`
 	// Passes and Failures in a row.
 	Passes   *int32 `json:"passes,omitempty"`
 	Failures *int32 `json:"failures,omitempty"`
@@ -130,6 +133,14 @@ func (b *CheckStatusApplyConfiguration) WithQueries(values ...string) *CheckStat
 	for i := range values {
 		b.Queries = append(b.Queries, values[i])
 	}
+	return b
+}
+
+// WithSpecHash sets the SpecHash field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the SpecHash field is set to the value of the last call.
+func (b *CheckStatusApplyConfiguration) WithSpecHash(value string) *CheckStatusApplyConfiguration {
+	b.SpecHash = &value
 	return b
 }
 
