@@ -39,6 +39,11 @@ type Outcome struct {
 // when no controller ran for a while, it takes another evaluation.
 const trustedFor = 3
 
+// lookedFor is for how long an evaluation counts as a look at a batch that is held. When it
+// ends it is as old as its answers took: four timeouts, of a minute at most, where a server
+// hangs.
+const lookedFor = 5 * time.Minute
+
 // Decide says what follows from the status. Override is a person's word that the batch
 // may pass. The result is the status with the decision noted, if it is another than the
 // last; it shares nothing with the arguments, which are only read.
@@ -67,11 +72,12 @@ func outcome(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, override bool, no
 		HoldLeft: max(0, heldSince(status, now).Add(deadline).Sub(now)),
 	}
 	lately := status.EvaluatedAt != nil && trusted(spec, status, now)
+	looked := lately || status.EvaluatedAt != nil && !clockWentBack(status, now) && now.Sub(status.EvaluatedAt.Time) <= lookedFor
 	switch {
 	case status.EvaluatedAt == nil:
 		o.Verdict, o.Message = v1alpha1.VerdictNoData, "not evaluated yet"
 	case !evaluatedAs(spec, status):
-		lately = false
+		lately, looked = false, false
 		o.Verdict, o.Message = v1alpha1.VerdictNoData, "the checks have changed and must be evaluated again"
 	}
 	switch {
@@ -85,7 +91,7 @@ func outcome(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, override bool, no
 		o.Message = fmt.Sprintf("waiting for a person since %s; %s", status.PausedAt.UTC().Format(time.RFC3339), o.Message)
 	case o.Verdict == v1alpha1.VerdictPass && lately:
 		o.Action = Promote
-	case o.HoldLeft == 0 && lately:
+	case o.HoldLeft == 0 && looked:
 		// Not because no controller was there to look.
 		o.Action = act(spec.OnHold)
 		o.Message = fmt.Sprintf("no verdict within %s; %s", deadline, o.Message)

@@ -55,6 +55,8 @@ func TestDecide(t *testing.T) {
 		{"error", rollback, evaluated(v1alpha1.VerdictError, 60), false, 1799, Outcome{v1alpha1.VerdictError, Hold, "why", time.Second}, 0},
 		{"no data at the deadline", v1alpha1.Gate{}, evaluated(v1alpha1.VerdictNoData, 1790), false, 1800, Outcome{v1alpha1.VerdictNoData, Pause, "no verdict within 30m0s; why", 0}, 1800},
 		{"error at the deadline, to roll back", rollback, evaluated(v1alpha1.VerdictError, 1790), false, 1800, Outcome{v1alpha1.VerdictError, Rollback, "no verdict within 30m0s; why", 0}, 0},
+		{"no answer for minutes at the deadline", rollback, evaluated(v1alpha1.VerdictError, 1600), false, 1900, Outcome{v1alpha1.VerdictError, Rollback, "no verdict within 30m0s; why", 0}, 0},
+		{"no look for longer", rollback, evaluated(v1alpha1.VerdictError, 1600), false, 1901, Outcome{v1alpha1.VerdictError, Hold, "why", 0}, 0},
 		{"never evaluated at the deadline", rollback, nil, false, 2000, Outcome{v1alpha1.VerdictNoData, Hold, "not evaluated yet", 0}, 0},
 		{"health does not end a pause", v1alpha1.Gate{}, paused(evaluated(v1alpha1.VerdictPass, 60)), false, 61, Outcome{v1alpha1.VerdictPass, Pause, "waiting for a person since 2026-11-30T08:00:50Z; why", 1800 * time.Second}, 50},
 		{"nor does lack of data at the deadline", rollback, paused(evaluated(v1alpha1.VerdictNoData, 60)), false, 1800, Outcome{v1alpha1.VerdictNoData, Pause, "waiting for a person since 2026-11-30T08:00:50Z; why", 0}, 50},

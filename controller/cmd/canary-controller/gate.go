@@ -46,8 +46,8 @@ func (o *gateOptions) validate() error {
 		return fmt.Errorf("--gate-concurrent-queries is %d, it must be at least 1", o.concurrent)
 	case !(o.queriesPerSecond > 0):
 		return fmt.Errorf("--gate-queries-per-second is %g, it must be positive", o.queriesPerSecond)
-	case o.timeout <= 0:
-		return fmt.Errorf("--gate-query-timeout is %s, it must be positive", o.timeout)
+	case o.timeout <= 0 || o.timeout > time.Minute:
+		return fmt.Errorf("--gate-query-timeout is %s, it must be above 0 and at most 1m", o.timeout)
 	}
 	return nil
 }

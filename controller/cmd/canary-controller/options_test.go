@@ -37,6 +37,8 @@ func TestBadFlagsNameTheFlag(t *testing.T) {
 		"--metrics-tls-cert-file=a --metrics-tls-key-file=b": "needs --metrics-secure",
 		"--outlier-source=magic":                             "--outlier-source",
 		"--outlier-source=prometheus":                        "needs --prometheus-url",
+		"--gate-query-timeout=61s":                           "--gate-query-timeout is 1m1s, it must be above 0 and at most 1m",
+		"--gate-workers=0":                                   "--gate-workers is 0, it must be at least 1",
 		"--nonsense":                                         "unknown flag: --nonsense",
 		"run":                                                `unexpected argument "run"`,
 	} {
