@@ -4,6 +4,7 @@ import (
 	"math/big"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,17 +19,24 @@ const (
 	maxAlerts     = 20
 	maxAddresses  = 5
 	maxQueryBytes = 4096
+	maxURLBytes   = 512
+	maxNameBytes  = 253
 )
 
-var checkName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+// Patterns of the CRD schema: what is read offline must not be refused by the API server.
+var (
+	checkName  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+	percentage = regexp.MustCompile(`^([0-9]{1,2}(\.[0-9]{1,6})?|100)%$`)
+	decimal    = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
+	baseURL    = regexp.MustCompile(`^https?://[^/?#@]+(/[^?#]*)?$`)
+)
 
 // Fraction reads a percentage such as 0.5% as 0.005, and reports whether it is one.
 func Fraction(percent string) (float64, bool) {
-	number, ok := strings.CutSuffix(percent, "%")
-	if !ok || strings.ContainsAny(number, "+-eE/xX_") {
+	if !percentage.MatchString(percent) {
 		return 0, false
 	}
-	r, ok := new(big.Rat).SetString(number)
+	r, ok := new(big.Rat).SetString(strings.TrimSuffix(percent, "%"))
 	if !ok {
 		return 0, false
 	}
@@ -84,16 +92,23 @@ func validatePrometheus(path *field.Path, p *PrometheusSource) field.ErrorList {
 	}
 	check := func(at *field.Path, address string) {
 		u, err := url.Parse(address)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		if err != nil || u.Hostname() == "" || !baseURL.MatchString(address) || len(address) > maxURLBytes {
 			// The address may hold a password: it is not repeated.
-			errs = append(errs, invalid(at, "must be an http or https URL without user, query or fragment"))
+			errs = append(errs, invalid(at, "must be an http or https URL without user, query or fragment, of at most 512 bytes"))
 		}
 	}
 	for i, address := range p.Addresses {
-		check(path.Child("addresses").Index(i), address)
+		at := path.Child("addresses").Index(i)
+		check(at, address)
+		if slices.Contains(p.Addresses[:i], address) {
+			errs = append(errs, field.Duplicate(at, field.OmitValueType{}))
+		}
 	}
 	if p.Address != "" {
 		check(path.Child("address"), p.Address)
+	}
+	if len(p.ServerName) > maxNameBytes {
+		errs = append(errs, field.TooLong(path.Child("serverName"), "", maxNameBytes))
 	}
 	errs = append(errs, within(path.Child("timeout"), p.Timeout, 100*time.Millisecond, time.Minute)...)
 	if p.Secret != "" {
@@ -175,7 +190,7 @@ func validateThreshold(path *field.Path, t *ThresholdCheck) field.ErrorList {
 			continue
 		}
 		r, ok := new(big.Rat).SetString(limit)
-		if !ok || strings.ContainsAny(limit, "/eExX_+") {
+		if !ok || !decimal.MatchString(limit) {
 			errs = append(errs, field.Invalid(path.Child(name), limit, `must be a decimal number such as "0.5"`))
 			continue
 		}

@@ -86,6 +86,8 @@ func TestGateNamesFieldAndRule(t *testing.T) {
 		"long query":          {threshold(func(p *ThresholdCheck) { p.Query = strings.Repeat("a", 4097) }), ".checks[1].threshold.query: Too long"},
 		"no limit":            {threshold(func(p *ThresholdCheck) { p.Max = "" }), ".checks[1].threshold: Required value: needs max or min"},
 		"limit":               {threshold(func(p *ThresholdCheck) { p.Max = "1/2" }), `.checks[1].threshold.max: Invalid value: "1/2"`},
+		"limit without 0":     {threshold(func(p *ThresholdCheck) { p.Max = ".5" }), `.checks[1].threshold.max: Invalid value: ".5"`},
+		"binary limit":        {threshold(func(p *ThresholdCheck) { p.Max = "0b1" }), `.checks[1].threshold.max: Invalid value: "0b1"`},
 		"limits crossed":      {threshold(func(p *ThresholdCheck) { p.Min = "0.6" }), `.checks[1].threshold.min: Invalid value: "0.6": must not be above max`},
 		"samples":             {threshold(func(p *ThresholdCheck) { p.Samples = "" }), ".checks[1].threshold.samples: Required value"},
 		"negative samples":    {threshold(func(p *ThresholdCheck) { p.MinSamples = -1 }), ".checks[1].threshold.minSamples: Invalid value: -1"},
@@ -95,6 +97,11 @@ func TestGateNamesFieldAndRule(t *testing.T) {
 		"alert label":         {gate(func(g *Gate) { g.Alerts[0].MatchLabels = map[string]string{"a-b": "c"} }), `.alerts[0].matchLabels: Invalid value: "a-b"`},
 		"address":             {prometheus(PrometheusSource{Address: "ftp://x"}), ".prometheus.address: Invalid value: must be an http or https URL"},
 		"address with user":   {prometheus(PrometheusSource{Addresses: []string{"http://u:secret@x"}}), ".prometheus.addresses[0]: Invalid value: must be an http or https URL"},
+		"address in capitals": {prometheus(PrometheusSource{Address: "HTTP://x"}), ".prometheus.address: Invalid value: must be an http or https URL"},
+		"address, no host":    {prometheus(PrometheusSource{Address: "http://:9090"}), ".prometheus.address: Invalid value: must be an http or https URL"},
+		"long address":        {prometheus(PrometheusSource{Address: "http://x/" + strings.Repeat("a", 504)}), ".prometheus.address: Invalid value: must be"},
+		"address twice":       {prometheus(PrometheusSource{Addresses: []string{"http://x", "http://x"}}), ".prometheus.addresses[1]: Duplicate value"},
+		"server name":         {prometheus(PrometheusSource{Address: "http://x", ServerName: strings.Repeat("a", 254)}), ".prometheus.serverName: Too long"},
 		"timeout":             {prometheus(PrometheusSource{Timeout: &metav1.Duration{Duration: time.Hour}}), `.prometheus.timeout: Invalid value: "1h0m0s"`},
 		"secret":              {prometheus(PrometheusSource{Address: "http://x", Secret: "../other"}), `.prometheus.secret: Invalid value: "../other"`},
 		"secret, no address":  {prometheus(PrometheusSource{Secret: "creds"}), ".prometheus.secret: Forbidden: goes with an address"},
@@ -129,7 +136,7 @@ func TestFraction(t *testing.T) {
 			t.Errorf("%s: %v %t", text, got, ok)
 		}
 	}
-	for _, text := range []string{"", "%", "1", "0.01", "a%", "-1%", "1e2%", "1/2%", "0x1%", "1_0%", " 1%"} {
+	for _, text := range []string{"", "%", "1", "0.01", "a%", "-1%", "1e2%", "1/2%", "0x1%", "1_0%", " 1%", ".5%", "1.%", "001%", "0b1%", "1.2345678%", "100.0%"} {
 		if got, ok := Fraction(text); ok {
 			t.Errorf("%q is read as %v", text, got)
 		}
