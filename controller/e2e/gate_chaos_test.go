@@ -174,6 +174,8 @@ func TestManyGatedCanaries(t *testing.T) {
 	s := alone(t)
 	requests, prometheus := withTraffic(t)
 	const perSecond = 100
+	// The default for a thousand of them.
+	interval := max(10*time.Second, time.Duration(count)*30*time.Millisecond)
 	op := operate(t, "--namespace", s.name, "--leader-elect=false", "--gate-allow", "127.0.0.0/8", "--workers", "32",
 		"--kube-api-qps", "400", "--kube-api-burst", "800", "--gate-queries-per-second", fmt.Sprint(perSecond))
 	s.wait("the operator", op.ready)
@@ -182,7 +184,7 @@ func TestManyGatedCanaries(t *testing.T) {
 		c.Name = fmt.Sprintf("release-%d", n)
 		c.Spec.Info.NewDeploymentYaml, c.Spec.Info.OldDeploymentYaml = v(fmt.Sprintf("new-%d", n), 1).String(), ""
 		c.Spec.Info.TotalBatches = nil
-		c.Spec.Gate.Interval = &metav1.Duration{Duration: 30 * time.Second}
+		c.Spec.Gate.Interval = &metav1.Duration{Duration: interval}
 		c.Spec.Gate.Checks = []v1alpha1.GateCheck{{Name: "p99", Threshold: &v1alpha1.ThresholdCheck{Query: openSeries, Max: "0.5", Passes: 1, Failures: 1}}}
 		s.create(c)
 	}

@@ -310,6 +310,12 @@ func (e *evaluation) alert(ctx context.Context, t *target, a v1alpha1.GateAlert)
 			return gate.Sample{}, err
 		}
 		out.Rules = selectRules(groups, a.MatchLabels, e.situation.Namespace, e.situation.Canary, now)
+		for i := range out.Rules {
+			rule := &out.Rules[i]
+			for _, words := range []*string{&rule.Group, &rule.Name, &rule.LastError} {
+				*words = t.credentials.redact(*words)
+			}
+		}
 		return gate.Sample{}, nil
 	})
 	if problem.Verdict != "" {

@@ -65,7 +65,7 @@ func selectRules(all ruleGroups, selector map[string]string, namespace, canary s
 				continue
 			}
 			rule := gate.Rule{
-				Group: group.Name, Name: r.Name, Health: r.Health, State: r.State, LastError: clip(r.LastError),
+				Group: clip(group.Name), Name: clip(r.Name), Health: r.Health, State: r.State, LastError: clip(r.LastError),
 				LastEvaluation: r.LastEvaluation, Now: now,
 				For: fromSeconds(r.Duration), Interval: fromSeconds(group.Interval),
 			}

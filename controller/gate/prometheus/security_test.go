@@ -145,6 +145,30 @@ func TestCredentialsDoNotShow(t *testing.T) {
 	}
 }
 
+// A rule's own words are a server's as well, and no longer than others.
+func TestRulesDoNotShowCredentials(t *testing.T) {
+	echo := startFake(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/rules" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		answer(w, map[string]any{"groups": []any{map[string]any{"name": r.Header.Get("Authorization"), "interval": 15, "rules": []any{map[string]any{
+			"type": "alerting", "name": r.Header.Get("Authorization") + strings.Repeat("x", 1000), "health": "err",
+			"lastError": "you sent " + r.Header.Get("Authorization"), "labels": map[string]string{"a": "b"},
+		}}}}})
+	})
+	g := gatherer(t, Config{Allow: []string{"127.0.0.1"}, Secret: func(context.Context, string, string) (map[string][]byte, error) {
+		return map[string][]byte{"token": []byte("s3cr3t")}, nil
+	}})
+	spec := at(&v1alpha1.Gate{Alerts: []v1alpha1.GateAlert{{MatchLabels: map[string]string{"a": "b"}}}}, echo.URL)
+	spec.Prometheus.Secret = "creds"
+	rules := g.gather(t.Context(), spec)[`alert{a="b"}`][0].Rules
+	if len(rules) != 1 || rules[0].Group != "Bearer [redacted]" || rules[0].LastError != "you sent Bearer [redacted]" ||
+		!strings.HasPrefix(rules[0].Name, "Bearer [redacted]x") || len(rules[0].Name) > 300 {
+		t.Errorf("%+v", rules)
+	}
+}
+
 func TestSecretsThatCannotBeUsed(t *testing.T) {
 	f := startFake(t, values(1))
 	for name, tc := range map[string]struct {

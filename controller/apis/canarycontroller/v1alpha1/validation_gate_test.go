@@ -1,7 +1,6 @@
 package v1alpha1
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -174,7 +173,7 @@ func FuzzCheckQuery(f *testing.F) {
 			return
 		}
 		if out := RenderQuery(text, map[string]string{"Namespace": "a", "Canary": "a", "New": "a", "Old": "a", "Window": "a", "Batch": "a"}); strings.Contains(out, "{{ .") {
-			t.Fatal(fmt.Sprintf("%q renders to %q", text, out))
+			t.Fatalf("%q renders to %q", text, out)
 		}
 	})
 }
