@@ -104,9 +104,26 @@ func (c credentials) redact(text string) string {
 	for _, secret := range secrets {
 		if secret != "" {
 			text = strings.ReplaceAll(text, secret, "[redacted]")
+			text = redactCut(text, secret)
 		}
 	}
 	return text
+}
+
+// redactCut takes out what clip has left of a secret at the end of a server's words. Most
+// tokens are longer than what it leaves at all.
+func redactCut(text, secret string) string {
+	parts := strings.Split(text, "…")
+	for i := range parts[:len(parts)-1] {
+		// Fewer bytes tell nothing and may be anything.
+		for n := min(len(secret)-1, len(parts[i])); n >= 4; n-- {
+			if left, ok := strings.CutSuffix(parts[i], secret[:n]); ok {
+				parts[i] = left + "[redacted]"
+				break
+			}
+		}
+	}
+	return strings.Join(parts, "…")
 }
 
 // authTransport adds the credentials.

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
 	"github.com/canarycontroller/canary-controller/controller/gate"
 )
 
@@ -145,6 +146,22 @@ func TestCredentialsDoNotShow(t *testing.T) {
 	}
 }
 
+// A token of a ServiceAccount is longer than what is kept of a server's words.
+func TestLongCredentialsDoNotShow(t *testing.T) {
+	token := strings.Repeat("eyJhbGciOi", 100)
+	c := credentials{token: token}
+	for name, tc := range map[string]struct{ text, want string }{
+		"cut":       {clip("you sent Bearer " + token), "you sent Bearer [redacted]…"},
+		"cut twice": {clip(token) + ", " + clip("and "+token), "[redacted]…, and [redacted]…"},
+		"whole":     {"you sent " + token, "you sent [redacted]"},
+		"none":      {clip(strings.Repeat("x", 300)), strings.Repeat("x", 256) + "…"},
+	} {
+		if got := c.redact(tc.text); got != tc.want {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
 // A rule's own words are a server's as well, and no longer than others.
 func TestRulesDoNotShowCredentials(t *testing.T) {
 	echo := startFake(t, func(w http.ResponseWriter, r *http.Request) {
@@ -157,9 +174,7 @@ func TestRulesDoNotShowCredentials(t *testing.T) {
 			"lastError": "you sent " + r.Header.Get("Authorization"), "labels": map[string]string{"a": "b"},
 		}}}}})
 	})
-	g := gatherer(t, Config{Allow: []string{"127.0.0.1"}, Secret: func(context.Context, string, string) (map[string][]byte, error) {
-		return map[string][]byte{"token": []byte("s3cr3t")}, nil
-	}})
+	g := gatherer(t, Config{Allow: []string{"127.0.0.1"}, Secret: secretOf(map[string][]byte{"token": []byte("s3cr3t")})})
 	spec := at(&v1alpha1.Gate{Alerts: []v1alpha1.GateAlert{{MatchLabels: map[string]string{"a": "b"}}}}, echo.URL)
 	spec.Prometheus.Secret = "creds"
 	rules := g.gather(t.Context(), spec)[`alert{a="b"}`][0].Rules
