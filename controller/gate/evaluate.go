@@ -113,6 +113,7 @@ func Evaluate(spec *v1alpha1.Gate, before *v1alpha1.GateStatus, s Situation, g G
 		return after
 	}
 	spec = defaulted(spec)
+	leaveOutAbsence(spec, after, at.Time)
 	previous := after.Checks
 	after.Checks = nil
 	after.EvaluatedAt = &at
@@ -137,6 +138,18 @@ func Evaluate(spec *v1alpha1.Gate, before *v1alpha1.GateStatus, s Situation, g G
 		after.HeldSince = new(at)
 	}
 	return after
+}
+
+// leaveOutAbsence keeps the time in which nobody looked, as when no controller ran, from
+// counting as held: nothing was found because nothing was asked.
+func leaveOutAbsence(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, now time.Time) {
+	last := status.WindowStart.Time
+	if status.EvaluatedAt != nil {
+		last = status.EvaluatedAt.Time
+	}
+	if gap := now.Sub(last); status.HeldSince != nil && gap > max(lookedFor, trustedFor*spec.Interval.Duration) {
+		status.HeldSince = new(second(status.HeldSince.Add(gap)))
+	}
 }
 
 func find(checks []v1alpha1.CheckStatus, name string, kind v1alpha1.CheckKind) *v1alpha1.CheckStatus {

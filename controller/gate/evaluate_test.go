@@ -222,6 +222,28 @@ func TestEvaluateAfterAnEditOfTheSpec(t *testing.T) {
 	}
 }
 
+// Without a controller for longer than the hold deadline, a healthy version is not rolled
+// back at the first look: it takes three to pass, and time to fail to.
+func TestAbsenceIsNotHeld(t *testing.T) {
+	spec := &v1alpha1.Gate{OnHold: v1alpha1.GateRollback, Checks: []v1alpha1.GateCheck{{Name: "p99", Threshold: &v1alpha1.ThresholdCheck{Query: "q", Max: "1"}}}}
+	look := Gathered{"p99": {{Value: value(0.2)}}}
+	for name, tc := range map[string]struct {
+		first, then int
+		want        Outcome
+	}{
+		"absent":       {45, 4000, Outcome{v1alpha1.VerdictNoData, Hold, "p99: 0.2 is within max 1, 2 of 3 times in a row", 1755 * time.Second}},
+		"never looked": {4000, 4030, Outcome{v1alpha1.VerdictNoData, Hold, "p99: 0.2 is within max 1, 2 of 3 times in a row", 1770 * time.Second}},
+		"slow":         {1600, 1900, Outcome{v1alpha1.VerdictNoData, Hold, "p99: 0.2 is within max 1, 2 of 3 times in a row", 1500 * time.Second}},
+		"looking":      {45, 345, Outcome{v1alpha1.VerdictNoData, Hold, "p99: 0.2 is within max 1, 2 of 3 times in a row", 1455 * time.Second}},
+	} {
+		st := Evaluate(spec, nil, situation, look, after(tc.first))
+		st = Evaluate(spec, st, situation, look, after(tc.then))
+		if o, _ := Decide(spec, st, situation, false, after(tc.then)); o != tc.want {
+			t.Errorf("%s: %+v, want %+v", name, o, tc.want)
+		}
+	}
+}
+
 func drawGathered(t *rapid.T) Gathered {
 	sample := func(name string) Sample {
 		if v := rapid.SampledFrom([]v1alpha1.Verdict{"", "", "", v1alpha1.VerdictNoData, v1alpha1.VerdictError}).Draw(t, name); v != "" {
