@@ -190,6 +190,14 @@ func TestManyGatedCanaries(t *testing.T) {
 	}
 	// The pods of many Deployments take their time; it is not what is measured.
 	s.reach(v1alpha1.PhaseAnalyzing, count, func() {})
+	s.wait("the queues to be empty after that", func() error {
+		for _, m := range scrape(t, op)["workqueue_depth"].GetMetric() {
+			if depth := m.GetGauge().GetValue(); depth > 0 {
+				return fmt.Errorf("%g items wait", depth)
+			}
+		}
+		return nil
+	})
 	waited := waits(t, op)
 	requests.open.Store(true)
 	asked, at := queries(t, op), time.Now()
