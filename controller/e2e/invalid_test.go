@@ -133,8 +133,11 @@ func TestSchemaRefusesAtOnce(t *testing.T) {
 		"two kinds":       {gate(func(g *v1alpha1.Gate) { g.Checks[0].Outlier = &v1alpha1.OutlierCheck{Max: "1%"} }), "a check needs exactly one of proportion, threshold and outlier"},
 		"preset and own":  {gate(func(g *v1alpha1.Gate) { g.Checks[0].Proportion.Bad = "up" }), "a proportion check needs either preset, or bad and total"},
 		"max":             {gate(func(g *v1alpha1.Gate) { g.Checks[0].Proportion.Max = "1" }), "spec.gate.checks[0].proportion.max"},
-		"address":         {gate(func(g *v1alpha1.Gate) { g.Prometheus.Address = "http://u:p@host" }), "spec.gate.prometheus.address"},
-		"long name":       {func(c *v1alpha1.Canary) { c.Name = strings.Repeat("a", 64) }, "metadata.name must be at most 63 characters"},
+		"alert labels": {gate(func(g *v1alpha1.Gate) {
+			g.Alerts = []v1alpha1.GateAlert{{MatchLabels: map[string]string{"a": strings.Repeat("x", 257)}}}
+		}), "names in matchLabels may have 128 characters, values 256"},
+		"address":   {gate(func(g *v1alpha1.Gate) { g.Prometheus.Address = "http://u:p@host" }), "spec.gate.prometheus.address"},
+		"long name": {func(c *v1alpha1.Canary) { c.Name = strings.Repeat("a", 64) }, "metadata.name must be at most 63 characters"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := parallel(t)

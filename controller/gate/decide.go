@@ -57,7 +57,7 @@ func Decide(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, s Situation, overr
 	} else {
 		after = begin(status, s)
 	}
-	o := outcome(defaulted(spec), after, override, now)
+	o := outcome(defaulted(spec), after, s, override, now)
 	if o.Action == Pause && after.PausedAt == nil {
 		after.PausedAt = new(second(now))
 	}
@@ -65,7 +65,7 @@ func Decide(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, s Situation, overr
 	return o, after
 }
 
-func outcome(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, override bool, now time.Time) Outcome {
+func outcome(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, s Situation, override bool, now time.Time) Outcome {
 	deadline := spec.HoldDeadline.Duration
 	o := Outcome{
 		Verdict: status.Verdict, Action: Hold, Message: status.Message,
@@ -91,8 +91,8 @@ func outcome(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, override bool, no
 		o.Message = fmt.Sprintf("waiting for a person since %s; %s", status.PausedAt.UTC().Format(time.RFC3339), o.Message)
 	case o.Verdict == v1alpha1.VerdictPass && lately:
 		o.Action = Promote
-	case o.HoldLeft == 0 && looked:
-		// Not because no controller was there to look.
+	case o.HoldLeft == 0 && looked && !s.Held:
+		// Neither because no controller was there to look, nor while a person holds it anyway.
 		o.Action = act(spec.OnHold)
 		o.Message = fmt.Sprintf("no verdict within %s; %s", deadline, o.Message)
 	case o.Verdict == v1alpha1.VerdictPass:

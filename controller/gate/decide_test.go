@@ -220,3 +220,27 @@ func TestHoldCountsFromTheLastPass(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 }
+
+// TestNoDeadlineWhileAPersonHolds: it counts from when the rollout is let go.
+func TestNoDeadlineWhileAPersonHolds(t *testing.T) {
+	spec := v1alpha1.Gate{OnHold: v1alpha1.GateRollback, Checks: []v1alpha1.GateCheck{{Name: "p99", Threshold: &v1alpha1.ThresholdCheck{Query: "q", Max: "1", Passes: 1, Failures: 1}}}}
+	nothing := Gathered{"p99": {{Value: Sample{Verdict: v1alpha1.VerdictNoData, Problem: "empty"}}}}
+	held := situation
+	held.Held = true
+	var s *v1alpha1.GateStatus
+	for seconds := 60; seconds <= 7200; seconds += 30 {
+		s = Evaluate(&spec, s, held, nothing, after(seconds))
+		if o, _ := Decide(&spec, s, held, false, after(seconds)); o.Action != Hold {
+			t.Fatalf("after %d s: %+v", seconds, o)
+		}
+	}
+	if o, _ := Decide(&spec, s, situation, false, after(7210)); o.Action != Hold || o.HoldLeft != 1790*time.Second {
+		t.Errorf("let go: %+v", o)
+	}
+	for seconds := 7230; seconds <= 9000; seconds += 30 {
+		s = Evaluate(&spec, s, situation, nothing, after(seconds))
+	}
+	if o, _ := Decide(&spec, s, situation, false, after(9000)); o.Action != Rollback {
+		t.Errorf("half an hour later: %+v", o)
+	}
+}

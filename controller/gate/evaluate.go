@@ -134,7 +134,7 @@ func Evaluate(spec *v1alpha1.Gate, before *v1alpha1.GateStatus, s Situation, g G
 	switch {
 	case after.Verdict == v1alpha1.VerdictPass:
 		after.HeldSince = nil
-	case after.HeldSince == nil:
+	case after.HeldSince == nil || s.Held:
 		after.HeldSince = new(at)
 	}
 	return after

@@ -16,6 +16,9 @@ type Situation struct {
 	Batch, Batches int32
 	// WindowStart is when the batch became available.
 	WindowStart time.Time
+	// Held says that a person holds the rollout here: paused, or not yet approved. The hold
+	// deadline does not run meanwhile.
+	Held bool
 	// OldReplicas is how many replicas the old version keeps in this batch; with none it has
 	// no requests, and its counts of the batch before stand in for them.
 	OldReplicas int32

@@ -101,6 +101,11 @@ func olderCounts(e Evidence, s Situation, baseline *v1alpha1.RequestCounts) (Old
 	switch {
 	case s.OldReplicas == 0 && baseline != nil && baseline.Total > 0:
 		return Earlier, baseline, nil
+	case s.OldReplicas == 0 && s.Batch > 1 && e.OldTotal != nil:
+		// Under another name the check had no old version to be compared with yet, or that one
+		// never had a request.
+		r := noData("there are no counts of the old version from an earlier batch to compare with")
+		return NoOld, nil, &r
 	case s.OldReplicas == 0 || e.OldBad == nil || e.OldTotal == nil:
 		// What the old version's last pods still do while they go is no measure.
 		return NoOld, nil, nil

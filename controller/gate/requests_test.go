@@ -236,3 +236,26 @@ func TestStoppedTrafficStaysStopped(t *testing.T) {
 		}
 	}
 }
+
+// TestLastBatchNeedsABaseline: a check that is compared with the old version, and knows
+// nothing of it when it is gone, has no evidence.
+func TestLastBatchNeedsABaseline(t *testing.T) {
+	spec := v1alpha1.Gate{FalseRollback: "1%", FalsePromotion: "1%"}
+	check := &v1alpha1.ProportionCheck{Preset: v1alpha1.PresetHTTPServer, Max: "10%"}
+	e := requests(0, 10000)
+	e.OldBad, e.OldTotal = &Sample{}, &Sample{}
+	baseline := v1alpha1.RequestCounts{Bad: 0, Total: 10000}
+	for name, tc := range map[string]struct {
+		batch    int32
+		baseline *v1alpha1.RequestCounts
+		want     v1alpha1.Verdict
+	}{
+		"none in a later batch": {2, nil, v1alpha1.VerdictNoData},
+		"one in a later batch":  {2, &baseline, v1alpha1.VerdictPass},
+		"a single batch":        {1, nil, v1alpha1.VerdictPass},
+	} {
+		if r := readProportion(&spec, check, e, Situation{Batch: tc.batch, Batches: tc.batch}, tc.baseline); r.verdict != tc.want {
+			t.Errorf("%s: %s: %s, want %s", name, r.verdict, r.message, tc.want)
+		}
+	}
+}

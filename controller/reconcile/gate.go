@@ -104,6 +104,7 @@ func situationOf(canary *v1alpha1.Canary, v view) (s gate.Situation, judged bool
 		RolloutID: r.ID, Namespace: canary.Namespace, Canary: canary.Name, New: v.plan.NewName, Old: v.plan.OldName,
 		Batch: status.CurrentBatch, Batches: int32(len(v.plan.Targets)),
 		WindowStart: batch.AvailableAt.UTC(), OldReplicas: max(0, v.plan.Total-batch.Target),
+		Held: v.plan.Held(status.CurrentBatch),
 	}, true
 }
 

@@ -53,7 +53,7 @@ func (s *step) forward(evidence Evidence) {
 		s.noteHold()
 	case s.plan.Paused:
 		s.say(v1alpha1.PhaseProgressing, v1alpha1.ReasonPaused, "batch %d is available; spec.paused holds the next step", s.state.CurrentBatch)
-	case !s.approved(last):
+	case !s.plan.approved(s.state.CurrentBatch):
 		s.say(v1alpha1.PhaseAwaitingApproval, v1alpha1.ReasonAwaitingApproval,
 			"batch %d is available; set spec.info.currentBatch to %d or more to go on", s.state.CurrentBatch, s.state.CurrentBatch+1)
 	default:
@@ -160,20 +160,22 @@ func (s *step) moveTo(target int32) (inPlace bool) {
 }
 
 // approved says whether a person has let the rollout go on from the current batch.
-func (s *step) approved(last bool) bool {
-	if last || s.plan.Total == 0 {
+func (p *Plan) approved(current int32) bool {
+	if int(current) >= len(p.Targets) || p.Total == 0 {
 		return true
 	}
-	current := s.state.CurrentBatch
-	switch s.plan.Pause {
+	switch p.Pause {
 	case v1alpha1.PauseNone:
 		return true
 	case v1alpha1.PauseEach:
-		return s.plan.Approved > current
+		return p.Approved > current
 	default:
-		return current != 1 || s.plan.Approved > current
+		return current != 1 || p.Approved > current
 	}
 }
+
+// Held says that a person holds the rollout in a batch: paused, or not yet approved.
+func (p *Plan) Held(batch int32) bool { return p.Paused || !p.approved(batch) }
 
 // removeOld ends the last batch: the old version goes, and with it the rollout is complete.
 func (s *step) removeOld() {

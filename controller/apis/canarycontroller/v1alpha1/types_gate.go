@@ -270,5 +270,6 @@ type GateAlert struct {
 	// MatchLabels are equal to the rule's; alertname is its name.
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=10
+	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 128 && size(self[name]) <= 256)",message="names in matchLabels may have 128 characters, values 256"
 	MatchLabels map[string]string `json:"matchLabels"`
 }

@@ -20,7 +20,8 @@ type GateStatus struct {
 	// +optional
 	Verdict Verdict `json:"verdict,omitempty"`
 	// HeldSince is since when no evaluation has passed; the hold deadline counts from here.
-	// It begins at windowStart, and anew after a pass.
+	// It begins at windowStart, and anew after a pass; time in which nobody looked, or in which
+	// a person held the rollout, is left out.
 	// +optional
 	HeldSince *metav1.Time `json:"heldSince,omitempty"`
 	// PausedAt is since when a person must decide.

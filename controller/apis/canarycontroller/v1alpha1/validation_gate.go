@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -224,7 +225,10 @@ func validateAlerts(path *field.Path, alerts []GateAlert) field.ErrorList {
 		if len(alert.MatchLabels) == 0 || len(alert.MatchLabels) > 10 {
 			errs = append(errs, field.Required(at, "needs 1 to 10 labels of the rules"))
 		}
-		for name := range alert.MatchLabels {
+		for name, value := range alert.MatchLabels {
+			if len(name) > 128 || utf8.RuneCountInString(value) > 256 {
+				errs = append(errs, invalid(at, "names may have 128 characters, values 256"))
+			}
 			if !labelName.MatchString(name) {
 				errs = append(errs, field.Invalid(at, name, "must be a Prometheus label name"))
 			}

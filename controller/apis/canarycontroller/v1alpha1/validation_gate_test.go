@@ -93,6 +93,7 @@ func TestGateNamesFieldAndRule(t *testing.T) {
 		"passes":              {threshold(func(p *ThresholdCheck) { p.Passes = 101 }), ".checks[1].threshold.passes: Invalid value: 101"},
 		"outlier":             {gate(func(g *Gate) { g.Checks[2].Outlier.Max = "101%" }), `.checks[2].outlier.max: Invalid value: "101%"`},
 		"alert without label": {gate(func(g *Gate) { g.Alerts[0].MatchLabels = nil }), ".alerts[0].matchLabels: Required value"},
+		"long alert label":    {gate(func(g *Gate) { g.Alerts[0].MatchLabels = map[string]string{"a": strings.Repeat("x", 257)} }), ".alerts[0].matchLabels: Invalid value: names may have 128 characters, values 256"},
 		"alert label":         {gate(func(g *Gate) { g.Alerts[0].MatchLabels = map[string]string{"a-b": "c"} }), `.alerts[0].matchLabels: Invalid value: "a-b"`},
 		"address":             {prometheus(PrometheusSource{Address: "ftp://x"}), ".prometheus.address: Invalid value: must be an http or https URL"},
 		"address with user":   {prometheus(PrometheusSource{Addresses: []string{"http://u:secret@x"}}), ".prometheus.addresses[0]: Invalid value: must be an http or https URL"},

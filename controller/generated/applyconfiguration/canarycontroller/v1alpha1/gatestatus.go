@@ -23,7 +23,8 @@ type GateStatusApplyConfiguration struct {
 	// Verdict over all checks: the worst.
 	Verdict *canarycontrollerv1alpha1.Verdict `json:"verdict,omitempty"`
 	// HeldSince is since when no evaluation has passed; the hold deadline counts from here.
-	// It begins at windowStart, and anew after a pass.
+	// It begins at windowStart, and anew after a pass; time in which nobody looked, or in which
+	// a person held the rollout, is left out.
 	HeldSince *v1.Time `json:"heldSince,omitempty"`
 	// PausedAt is since when a person must decide.
 	PausedAt *v1.Time `json:"pausedAt,omitempty"`
