@@ -18,7 +18,9 @@ MODULES := . $(sort $(patsubst %/,%,$(filter-out ./,$(dir $(filter %/go.mod,$(FI
 RACE   := $(shell test "$$(go env CGO_ENABLED)" = 1 && command -v $$(go env CC) >/dev/null && echo -race)
 COUNTS ?= $(CACHE)/counts
 TEST    = go test -json -timeout 20m
-SHOW    = $(SUMMARY) -counts $(COUNTS) -expected-skips $(CURDIR)/.ci/expected-skips
+# Set when a cluster of one's own is given on the command line, not by the environment alone.
+OWN     = $(filter command,$(firstword $(origin KUBECONFIG)))
+SHOW    = $(SUMMARY) -counts $(COUNTS) -expected-skips $(CURDIR)/.ci/expected-skips$(if $(OWN),-own-cluster)
 
 .PHONY: help
 help: ## Say what there is
@@ -85,7 +87,7 @@ e2e: $(SUMMARY) servers ## Tests against a real API server, Prometheus and other
 	  for p in $$packages; do [ "$$(cd "$$p" && go list -m -f '{{.Dir}}')" != "$$root" ] || own="$$own $$p"; done; \
 	  [ -n "$$own" ] || exit 0; \
 	  case " $(HEAVY) " in *" $$m "*) vet=-vet=off;; *) vet=;; esac; \
-	  { $(if $(filter command,$(firstword $(origin KUBECONFIG))),E2E_KUBECONFIG='$(abspath $(KUBECONFIG))') $(TEST) -tags e2e $$vet -count 1 -p 2 $$own || true; } | $(SHOW) -v ) || failed=1; done; exit $${failed:-0}
+	  { $(if $(OWN),E2E_KUBECONFIG='$(abspath $(KUBECONFIG))') $(TEST) -tags e2e $$vet -count 1 -p 2 $$own || true; } | $(SHOW) -v ) || failed=1; done; exit $${failed:-0}
 
 .PHONY: scale
 scale: servers ## A thousand gated Canaries at once, some minutes
@@ -119,7 +121,7 @@ sim: ## Simulate the gate beside its peers' rules; writes docs/gate-simulation.m
 demo: ## A release from start to finish on a lab of its own; DEMO=once ends by itself
 	@mkdir -p bin; go build -o bin/demo ./deploy/demo
 	@exec bin/demo $(if $(filter once,$(DEMO)),--once) \
-	  $(if $(filter command,$(firstword $(origin KUBECONFIG))),--kubeconfig '$(KUBECONFIG)') $(DEMO_FLAGS)
+	  $(if $(OWN),--kubeconfig '$(KUBECONFIG)') $(DEMO_FLAGS)
 
 .PHONY: lab
 lab: ## A real control plane without containers, until Ctrl-C; prints its kubeconfig
