@@ -51,12 +51,7 @@ const lookedFor = 5 * time.Minute
 // Harm acts first, then a pause in force stands until a person ends it, then health
 // promotes, and what is neither is held until the deadline.
 func Decide(spec *v1alpha1.Gate, status *v1alpha1.GateStatus, s Situation, override bool, now time.Time) (Outcome, *v1alpha1.GateStatus) {
-	var after *v1alpha1.GateStatus
-	if current(status, s) {
-		after = status.DeepCopy()
-	} else {
-		after = begin(status, s)
-	}
+	after := continued(status, s)
 	o := outcome(defaulted(spec), after, s, override, now)
 	if o.Action == Pause && after.PausedAt == nil {
 		after.PausedAt = new(second(now))

@@ -76,6 +76,15 @@ func evaluatedAs(spec *v1alpha1.Gate, status *v1alpha1.GateStatus) bool {
 	return len(status.Checks) == len(names)
 }
 
+// continued is a copy of the status to go on from: its own, or the beginning of a batch that
+// it is not about.
+func continued(status *v1alpha1.GateStatus, s Situation) *v1alpha1.GateStatus {
+	if current(status, s) {
+		return status.DeepCopy()
+	}
+	return begin(status, s)
+}
+
 // begin is the status before the first evaluation of a batch. What outlives a batch are the
 // decisions, and of each check the old version's counts.
 func begin(before *v1alpha1.GateStatus, s Situation) *v1alpha1.GateStatus {
@@ -102,12 +111,7 @@ func begin(before *v1alpha1.GateStatus, s Situation) *v1alpha1.GateStatus {
 // nothing, as status could not tell them apart. The arguments are only read, and the result
 // shares nothing with them.
 func Evaluate(spec *v1alpha1.Gate, before *v1alpha1.GateStatus, s Situation, g Gathered, now time.Time) *v1alpha1.GateStatus {
-	var after *v1alpha1.GateStatus
-	if current(before, s) {
-		after = before.DeepCopy()
-	} else {
-		after = begin(before, s)
-	}
+	after := continued(before, s)
 	at := second(now)
 	if after.EvaluatedAt != nil && after.EvaluatedAt.Equal(&at) {
 		return after

@@ -79,7 +79,7 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) error {
 	}
 	noteAutoscalers(&decision, view.autoscalers)
 
-	stepErr := c.carryOut(ctx, canary, release, view, decision)
+	stepErr := c.carryOut(ctx, canary, release, view, decision, begun)
 	if apierrors.HasStatusCause(stepErr, corev1.NamespaceTerminatingCause) {
 		// The Canary is about to be deleted with its namespace.
 		return nil
@@ -125,14 +125,14 @@ func begins(canary *v1alpha1.Canary, d rollout.Decision) bool {
 
 // carryOut does what a decision says: the finalizer first, then, for a new rollout, a dry
 // run of everything it may apply, then the actions on Deployments.
-func (c *Controller) carryOut(ctx context.Context, canary *v1alpha1.Canary, release *v1alpha1.Release, view view, d rollout.Decision) error {
+func (c *Controller) carryOut(ctx context.Context, canary *v1alpha1.Canary, release *v1alpha1.Release, view view, d rollout.Decision, begun bool) error {
 	if len(d.Actions) == 0 {
 		return nil
 	}
 	if err := c.ensureFinalizer(ctx, canary); err != nil {
 		return err
 	}
-	if begins(canary, d) {
+	if begun {
 		if err := c.dryRun(ctx, canary, release, view, d); err != nil {
 			return err
 		}

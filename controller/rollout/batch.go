@@ -22,8 +22,10 @@ func (s *step) forward(evidence Evidence) {
 	}
 	if inPlace && batch.AvailableAt == nil {
 		batch.AvailableAt = new(stamp(s.now))
-		// What the gate said was not about this batch as it stands now.
-		evidence = evidence.unlessGated()
+		if s.plan.Gated {
+			// What the gate said was not about this batch as it stands now.
+			evidence = Evidence{Action: GateHold, Message: "its evidence begins now"}
+		}
 	}
 	s.clockPause(batch)
 	if s.overdue(batch) {
@@ -59,14 +61,6 @@ func (s *step) forward(evidence Evidence) {
 	default:
 		s.finishBatch(batch, last)
 	}
-}
-
-// unlessGated returns the evidence of a batch that no gate can have judged yet.
-func (e Evidence) unlessGated() Evidence {
-	if e == NoGate {
-		return e
-	}
-	return Evidence{Action: GateHold, Message: "its evidence begins now"}
 }
 
 // applied says that the Deployments have been asked for what the batch wants: the new one

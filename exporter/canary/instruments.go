@@ -91,7 +91,7 @@ func (i *Instruments) initialise() {
 		i.rolloutDuration.WithLabelValues(string(r))
 	}
 	for _, k := range v1alpha1.CheckKinds() {
-		for _, v := range []v1alpha1.Verdict{v1alpha1.VerdictPass, v1alpha1.VerdictFail, v1alpha1.VerdictNoData, v1alpha1.VerdictError} {
+		for _, v := range v1alpha1.Verdicts() {
 			i.decisions.WithLabelValues(string(k), string(v))
 		}
 	}
