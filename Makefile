@@ -20,7 +20,7 @@ COUNTS ?= $(CACHE)/counts
 TEST    = go test -json -timeout 20m
 # Set when a cluster of one's own is given on the command line, not by the environment alone.
 OWN     = $(filter command,$(firstword $(origin KUBECONFIG)))
-SHOW    = $(SUMMARY) -counts $(COUNTS) -expected-skips $(CURDIR)/.ci/expected-skips$(if $(OWN),-own-cluster)
+SHOW    = $(SUMMARY) -counts $(COUNTS) -expected-skips $(CURDIR)/.ci/expected-skips $(if $(OWN),-expected-skips $(CURDIR)/.ci/expected-skips-own-cluster)
 
 .PHONY: help
 help: ## Say what there is

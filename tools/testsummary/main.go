@@ -14,11 +14,15 @@ import (
 
 func main() {
 	counts := flag.String("counts", "", "append the counts of this run to `file`, one line each")
-	expected := flag.String("expected-skips", "", "`file` with a line for each test that may be skipped: package, test, reason; # begins a comment")
+	var expected []string
+	flag.Func("expected-skips", "`file` with a line for each test that may be skipped: package, test, reason; # begins a comment; may be given again", func(file string) error {
+		expected = append(expected, file)
+		return nil
+	})
 	verbose := flag.Bool("v", false, "show each test as it ends")
 	total := flag.Bool("total", false, "read no events: print the sum of what is in the counts file, and fail if it has a failure")
 	flag.Parse()
-	ok, err := run(os.Stdin, os.Stdout, *counts, *expected, *verbose, *total)
+	ok, err := run(os.Stdin, os.Stdout, *counts, expected, *verbose, *total)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testsummary:", err)
 	}
@@ -27,7 +31,7 @@ func main() {
 	}
 }
 
-func run(in io.Reader, out io.Writer, countsFile, expectedFile string, verbose, total bool) (bool, error) {
+func run(in io.Reader, out io.Writer, countsFile string, expectedFiles []string, verbose, total bool) (bool, error) {
 	if total {
 		sum, err := readCounts(countsFile)
 		if err != nil {
@@ -36,7 +40,7 @@ func run(in io.Reader, out io.Writer, countsFile, expectedFile string, verbose, 
 		fmt.Fprintln(out, sum)
 		return sum.failed == 0, nil
 	}
-	expected, err := readExpected(expectedFile)
+	expected, err := readExpected(expectedFiles)
 	if err != nil {
 		return false, err
 	}
@@ -82,28 +86,25 @@ func readCounts(file string) (counts, error) {
 	return sum, nil
 }
 
-// readExpected reads "package test reason" lines into a set of package and test.
-func readExpected(file string) (map[string]bool, error) {
-	if file == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the expected skips: %w", err)
-	}
+// readExpected reads "package test reason" lines into a set of package and test. A file that
+// does not exist has none.
+func readExpected(files []string) (map[string]bool, error) {
 	set := map[string]bool{}
-	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
-			continue
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("reading the expected skips: %w", err)
 		}
-		fields := strings.Fields(line)
-		if len(fields) < 3 {
-			return nil, fmt.Errorf("%s: %q: want package, test and reason", file, line)
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+				continue
+			}
+			fields := strings.Fields(line)
+			if len(fields) < 3 {
+				return nil, fmt.Errorf("%s: %q: want package, test and reason", file, line)
+			}
+			set[fields[0]+" "+fields[1]] = true
 		}
-		set[fields[0]+" "+fields[1]] = true
 	}
 	return set, nil
 }

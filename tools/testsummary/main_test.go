@@ -50,7 +50,7 @@ func TestEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			counts := filepath.Join(t.TempDir(), "counts")
 			var out strings.Builder
-			ok, err := run(strings.NewReader(c.events), &out, counts, write(t, "skips", c.expected), false, false)
+			ok, err := run(strings.NewReader(c.events), &out, counts, []string{write(t, "skips", c.expected)}, false, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func TestTotal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
-			ok, err := run(nil, &out, write(t, "counts", c.file), "", false, true)
+			ok, err := run(nil, &out, write(t, "counts", c.file), nil, false, true)
 			if err != nil || ok != c.ok || out.String() != c.says {
 				t.Errorf("%t %v %q, want %t %q", ok, err, out.String(), c.ok, c.says)
 			}
@@ -91,10 +91,17 @@ func TestTotal(t *testing.T) {
 
 func TestBadFiles(t *testing.T) {
 	var out strings.Builder
-	if _, err := run(strings.NewReader(""), &out, "", write(t, "skips", "p TestB\n"), false, false); err == nil || !strings.Contains(err.Error(), "want package, test and reason") {
+	if _, err := run(strings.NewReader(""), &out, "", []string{write(t, "skips", "p TestB\n")}, false, false); err == nil || !strings.Contains(err.Error(), "want package, test and reason") {
 		t.Errorf("a skip without a reason: %v", err)
 	}
-	if _, err := run(nil, &out, write(t, "counts", "many\n"), "", false, true); err == nil || !strings.Contains(err.Error(), `line "many"`) {
+	if _, err := run(nil, &out, write(t, "counts", "many\n"), nil, false, true); err == nil || !strings.Contains(err.Error(), `line "many"`) {
 		t.Errorf("unreadable counts: %v", err)
+	}
+}
+
+func TestExpectedSkipsOfSeveralFiles(t *testing.T) {
+	got, err := readExpected([]string{write(t, "one", "p TestA why\n"), filepath.Join(t.TempDir(), "none"), write(t, "two", "# more\np TestB why\n")})
+	if err != nil || len(got) != 2 || !got["p TestA"] || !got["p TestB"] {
+		t.Errorf("read %v (%v)", got, err)
 	}
 }
