@@ -18,13 +18,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/yaml"
 
 	"github.com/canarycontroller/canary-controller/controller/generated/clientset/versioned"
 	"github.com/canarycontroller/canary-controller/deploy/servers"
@@ -91,21 +87,10 @@ func runTests(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
+// applyCRD installs the CRD and waits until it is served.
 func applyCRD(ctx context.Context) error {
-	text, err := os.ReadFile("../../../deploy/crd/canarycontroller.tech.com_canaries.yaml")
-	if err != nil {
-		return err
-	}
-	document, err := yaml.YAMLToJSON(text)
-	if err != nil {
-		return err
-	}
-	client, err := dynamic.NewForConfig(env.config)
-	if err != nil {
-		return err
-	}
-	crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	if _, err := crds.Patch(ctx, "canaries.canarycontroller.tech.com", types.ApplyPatchType, document, metav1.PatchOptions{FieldManager: "e2e", Force: new(true)}); err != nil {
+	const file = "../../../deploy/crd/canarycontroller.tech.com_canaries.yaml"
+	if _, err := env.lab.Kubectl(ctx, "apply", "--server-side", "-f", file); err != nil {
 		return err
 	}
 	return poll(func() error {
