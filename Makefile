@@ -17,7 +17,8 @@ MODULES := . $(sort $(patsubst %/,%,$(filter-out ./,$(dir $(filter %/go.mod,$(FI
 # The race detector needs cgo, and that a C compiler.
 RACE   := $(shell test "$$(go env CGO_ENABLED)" = 1 && command -v $$(go env CC) >/dev/null && echo -race)
 COUNTS ?= $(CACHE)/counts
-TEST    = go test -json -timeout 20m
+# make lint has all of vet, and go test would analyse what the tests import once more.
+TEST    = go test -json -vet=off -timeout 20m
 # Set when a cluster of one's own is given on the command line, not by the environment alone.
 OWN     = $(filter command,$(firstword $(origin KUBECONFIG)))
 SHOW    = $(SUMMARY) -counts $(COUNTS) -expected-skips $(CURDIR)/.ci/expected-skips $(if $(OWN),-expected-skips $(CURDIR)/.ci/expected-skips-own-cluster)
@@ -35,29 +36,24 @@ generate: ## Write the generated files anew: deepcopy, clients, CRD
 	TOOLS_BIN=$(TOOLS) tools/generate.sh
 
 .PHONY: lint
-lint: lint-format lint-vet lint-staticcheck lint-generated ## gofmt, go vet, staticcheck, generated files current
+lint: lint-format lint-code lint-generated ## gofmt, go vet, staticcheck, generated files current
 
 .PHONY: lint-format
 lint-format:
 	@bad=$$(gofmt -l .); if [ -n "$$bad" ]; then echo "not formatted by gofmt:"; echo "$$bad"; exit 1; fi; echo "ok   gofmt"
 
-# Modules that hold whole servers. To vet or staticcheck one means to analyse some 1,500
-# packages of other projects first, which takes longer than to build them, so they are
-# held to the checks of vet that look at one package at a time, in make lint alone.
-HEAVY   := deploy/lab
-ALONE   := -assign -atomic -bools -copylocks -loopclosure -nilfunc -shift -unreachable -unusedresult
+# Modules that hold whole servers. To analyse one means to analyse some 1,500 packages of
+# other projects first, which takes longer than to build them, so they are held to the
+# checks of vet that look at one package at a time.
+HEAVY   := deploy/lab deploy/servers/jaeger
 
 # The build tag e2e adds the tests that need servers; nothing is built only without it.
-.PHONY: lint-vet
-lint-vet:
-	@for m in $(HEAVY); do ( cd "$$m"; go vet $(ALONE) ./... && echo "ok   go vet $$m, package by package" ); done
-	@for m in $(filter-out $(HEAVY),$(MODULES)); do ( cd "$$m"; [ -n "$$(go list -tags e2e ./... 2>/dev/null)" ] || exit 0; \
-	  go vet -tags e2e ./... && echo "ok   go vet $$m" ); done
-
-.PHONY: lint-staticcheck
-lint-staticcheck: $(TOOLS)/.built
-	@for m in $(filter-out $(HEAVY),$(MODULES)); do ( cd "$$m"; [ -n "$$(go list -tags e2e ./... 2>/dev/null)" ] || exit 0; \
-	  $(TOOLS)/staticcheck -tags e2e ./... && echo "ok   staticcheck $$m" ); done
+.PHONY: lint-code
+lint-code: $(TOOLS)/.built
+	@for m in $(MODULES); do ( cd "$$m"; [ -n "$$(go list -tags e2e ./... 2>/dev/null)" ] || exit 0; \
+	  case " $(HEAVY) " in \
+	  *" $$m "*) $(TOOLS)/vetalone ./...; echo "ok   go vet $$m, package by package";; \
+	  *) $(TOOLS)/lint -tags e2e ./...; echo "ok   go vet and staticcheck $$m";; esac ); done
 
 # Generates into a copy, so that the tree is left as it is.
 .PHONY: lint-generated
@@ -75,7 +71,6 @@ lint-generated: $(TOOLS)/.built
 unit: $(SUMMARY) servers ## Unit tests of every module, the product's with the race detector
 	@$(if $(RACE),,echo "no C compiler: the race detector stays off")
 	@for m in $(MODULES); do ( cd "$$m"; race=; [ "$$m" != . ] || race=$(RACE); \
-	  case " $(HEAVY) " in *" $$m "*) race=-vet=off;; esac; \
 	  [ -n "$$(go list -f '{{or .TestGoFiles .XTestGoFiles}}' ./... 2>/dev/null | grep -v '^\[\]$$' || true)" ] || exit 0; \
 	  { $(TEST) $$race ./... || true; } | $(SHOW) ) || failed=1; done; exit $${failed:-0}
 
@@ -86,8 +81,7 @@ e2e: $(SUMMARY) servers ## Tests against a real API server, Prometheus and other
 	  root=$$(go list -m -f '{{.Dir}}'); own=; \
 	  for p in $$packages; do [ "$$(cd "$$p" && go list -m -f '{{.Dir}}')" != "$$root" ] || own="$$own $$p"; done; \
 	  [ -n "$$own" ] || exit 0; \
-	  case " $(HEAVY) " in *" $$m "*) vet=-vet=off;; *) vet=;; esac; \
-	  { $(if $(OWN),E2E_KUBECONFIG='$(abspath $(KUBECONFIG))') $(TEST) -tags e2e $$vet -count 1 -p 2 $$own || true; } | $(SHOW) -v ) || failed=1; done; exit $${failed:-0}
+	  { $(if $(OWN),E2E_KUBECONFIG='$(abspath $(KUBECONFIG))') $(TEST) -tags e2e -count 1 -p 2 $$own || true; } | $(SHOW) -v ) || failed=1; done; exit $${failed:-0}
 
 .PHONY: scale
 scale: servers ## A thousand gated Canaries at once, some minutes
@@ -130,5 +124,5 @@ lab: ## A real control plane without containers, until Ctrl-C; prints its kubeco
 $(SUMMARY): tools/go.mod $(wildcard tools/testsummary/*.go)
 	@mkdir -p $(TOOLS); cd tools && go build -o $@ ./testsummary
 
-$(TOOLS)/.built: tools/go.mod tools/go.sum
-	@mkdir -p $(TOOLS); cd tools && go build -o $(TOOLS)/ $$(go list tool) && touch $@
+$(TOOLS)/.built: tools/go.mod tools/go.sum $(wildcard tools/lint/*.go tools/vetalone/*.go)
+	@mkdir -p $(TOOLS); cd tools && go build -o $(TOOLS)/ ./lint ./vetalone $$(go list tool) && touch $@

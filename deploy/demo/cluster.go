@@ -54,6 +54,7 @@ func (d *demo) startCluster(ctx context.Context) error {
 			default:
 			}
 		}
+		_ = out.CloseWithError(lines.Err()) // the lab must not wait for a reader who is gone
 	}()
 	select {
 	case p := <-path:

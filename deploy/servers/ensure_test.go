@@ -122,6 +122,14 @@ func TestHashFollowsInputs(t *testing.T) {
 	if _, ok := seen[where(s)]; !ok {
 		t.Error("a nested module changes the place")
 	}
+	put("go.mod", "module example.com/other\n\ngo 1.26\n\nreplace example.com/nested => ./nested\n")
+	changed("a replacement", s)
+	put("nested/x.go", "package nested // changed\n")
+	changed("a source of a replacement", s)
+	s.Sources = false
+	changed("a dependency's program", s)
+	put("nested/x.go", "package nested // changed again\n")
+	changed("a source of a replacement of a dependency's program", s)
 }
 
 func TestEnsureShowsTheCompilersError(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,7 +17,8 @@ import (
 )
 
 // hash names everything the program is built from: the module files, its own
-// sources, the tags, the flags and the Go version.
+// sources, those of modules that directories inside it replace, the tags, the
+// flags and the Go version.
 func (b *build) hash(ctx context.Context) (string, error) {
 	h := sha256.New()
 	version, err := b.goVersion(ctx)
@@ -25,12 +27,21 @@ func (b *build) hash(ctx context.Context) (string, error) {
 	}
 	fmt.Fprintf(h, "%s\n%s\n%s\n", version, b.server.Package, strings.Join(b.flags(), " "))
 	files := []string{"go.mod", "go.sum"}
+	modules, err := b.replacements(ctx)
+	if err != nil {
+		return "", err
+	}
 	if b.server.Sources {
-		own, err := sources(b.module)
+		modules = append(modules, ".")
+	}
+	for _, module := range modules {
+		own, err := sources(filepath.Join(b.module, module))
 		if err != nil {
 			return "", err
 		}
-		files = append(files, own...)
+		for _, name := range own {
+			files = append(files, filepath.Join(module, name))
+		}
 	}
 	for _, name := range files {
 		text, err := os.ReadFile(filepath.Join(b.module, name))
@@ -45,23 +56,53 @@ func (b *build) hash(ctx context.Context) (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:16], nil
 }
 
+// replacements are the directories, relative to the module's, that stand in for
+// other modules.
+func (b *build) replacements(ctx context.Context) ([]string, error) {
+	out, err := b.ask(ctx, "mod", "edit", "-json")
+	if err != nil {
+		return nil, fmt.Errorf("asking for what is replaced: %w", err)
+	}
+	var file struct {
+		Replace []struct {
+			New struct{ Path, Version string }
+		}
+	}
+	if err := json.Unmarshal(out, &file); err != nil {
+		return nil, fmt.Errorf("reading what is replaced: %w", err)
+	}
+	var dirs []string
+	for _, r := range file.Replace {
+		if r.New.Version == "" {
+			dirs = append(dirs, filepath.FromSlash(r.New.Path))
+		}
+	}
+	return dirs, nil
+}
+
 // goVersion is the version of Go that the module would be built with, and the
 // platform.
 func (b *build) goVersion(ctx context.Context) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "env", "GOVERSION", "GOOS", "GOARCH", "GOAMD64", "GOEXPERIMENT", "CGO_ENABLED")
+	out, err := b.ask(ctx, "env", "GOVERSION", "GOOS", "GOARCH", "GOAMD64", "GOEXPERIMENT", "CGO_ENABLED")
+	if err != nil {
+		return "", fmt.Errorf("asking for the Go version: %w", err)
+	}
+	return string(out), nil
+}
+
+// ask is what the go command says in the module's directory.
+func (b *build) ask(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = b.module, goEnv()
 	out, err := cmd.Output()
 	if ctx.Err() != nil {
-		return "", context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(exit.Stderr))
-		}
-		return "", fmt.Errorf("asking for the Go version: %w", err)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(exit.Stderr))
 	}
-	return string(bytes.TrimSpace(out)), nil
+	return bytes.TrimSpace(out), err
 }
 
 // sources are the Go files of the module that go into a build, without its

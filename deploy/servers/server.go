@@ -23,9 +23,9 @@ type Server struct {
 	Sources bool
 }
 
-// Prometheus without the service discoveries of clouds, which are more than
-// half of its build.
-var prometheusTags = []string{"remove_all_sd", "enable_kubernetes_sd"}
+// Prometheus with static and file service discovery alone: the others are more
+// than half of its build.
+var prometheusTags = []string{"remove_all_sd"}
 
 // kubernetesVersion is what the lab's servers and its kubectl say they are. A
 // program that is not linked with it says v0.0.0, which Helm charts and clients
@@ -52,11 +52,8 @@ var (
 		Name: "promtool", Module: "deploy/servers/prometheus",
 		Package: "github.com/prometheus/prometheus/cmd/promtool", Tags: prometheusTags,
 	}
-	Jaeger = Server{
-		Name: "jaeger", Module: "deploy/servers/jaeger",
-		Package: "github.com/jaegertracing/jaeger/cmd/jaeger",
-	}
-	Helm = Server{Name: "helm", Module: "deploy/servers/helm", Package: "helm.sh/helm/v4/cmd/helm"}
+	Jaeger = Server{Name: "jaeger", Module: "deploy/servers/jaeger", Package: ".", Sources: true}
+	Helm   = Server{Name: "helm", Module: "deploy/servers/helm", Package: "helm.sh/helm/v4/cmd/helm"}
 )
 
 // All are all servers.

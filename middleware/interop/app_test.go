@@ -63,6 +63,9 @@ func start(t *testing.T, command string, env ...string) string {
 				address <- line.Address
 			}
 		}
+		if err := lines.Err(); err != nil {
+			t.Errorf("reading what %s writes: %v", command, err)
+		}
 	})
 	t.Cleanup(func() {
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {

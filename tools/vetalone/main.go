@@ -1,0 +1,24 @@
+// Command vetalone runs those analyzers of go vet that look at one package at a
+// time, without what could be learned of the packages it imports. It is for
+// modules that import whole servers: to analyse a server takes longer than to
+// compile it.
+//
+//	vetalone ./...
+package main
+
+import (
+	"slices"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/analysis/multichecker"
+	"golang.org/x/tools/go/analysis/suite/vet"
+)
+
+func main() {
+	multichecker.Main(slices.DeleteFunc(slices.Clone(vet.Suite), learns)...)
+}
+
+// learns reports whether an analyzer needs facts of other packages.
+func learns(a *analysis.Analyzer) bool {
+	return len(a.FactTypes) > 0 || slices.ContainsFunc(a.Requires, learns)
+}
