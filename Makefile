@@ -19,6 +19,8 @@ RACE   := $(shell test "$$(go env CGO_ENABLED)" = 1 && command -v $$(go env CC) 
 COUNTS ?= $(CACHE)/counts
 # make lint has all of vet, and go test would analyse what the tests import once more.
 TEST    = go test -json -vet=off -timeout 20m
+# Neither tests nor servers are linked with debug information, so none has to be compiled.
+lint unit e2e scale servers: export GOFLAGS := $(GOFLAGS) -gcflags=all=-dwarf=false
 # Set when a cluster of one's own is given on the command line, not by the environment alone.
 OWN     = $(filter command,$(firstword $(origin KUBECONFIG)))
 SHOW    = $(SUMMARY) -counts $(COUNTS) -expected-skips $(CURDIR)/.ci/expected-skips $(if $(OWN),-expected-skips $(CURDIR)/.ci/expected-skips-own-cluster)

@@ -21,9 +21,11 @@ const (
 func stale(info fs.FileInfo) bool { return time.Since(info.ModTime()) > keepOthers }
 
 // flags are the go command's, without the output. Trimming paths would make
-// the compiled packages useless to every other build of the same module.
+// the compiled packages useless to every other build of the same module. Debug
+// information is not linked, so none is compiled, as in the Makefile's tests,
+// which share the packages.
 func (b *build) flags() []string {
-	flags := []string{"-buildvcs=false", "-ldflags=" + strings.Join(append([]string{"-s", "-w"}, b.server.LDFlags...), " ")}
+	flags := []string{"-buildvcs=false", "-gcflags=all=-dwarf=false", "-ldflags=" + strings.Join(append([]string{"-s", "-w"}, b.server.LDFlags...), " ")}
 	if len(b.server.Tags) > 0 {
 		flags = append(flags, "-tags="+strings.Join(b.server.Tags, ","))
 	}
