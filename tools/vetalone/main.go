@@ -1,9 +1,3 @@
-// Command vetalone runs those analyzers of go vet that look at one package at a
-// time, without what could be learned of the packages it imports. It is for
-// modules that import whole servers: to analyse a server takes longer than to
-// compile it.
-//
-//	vetalone ./...
 package main
 
 import (
