@@ -69,16 +69,12 @@ lint-generated: $(TOOLS)/.built
 	  diff -r "$$d" "$$copy/$$d" || { echo "$$d is not current: run make generate and commit what changes"; exit 1; }; done; \
 	echo "ok   generated files"
 
-# The product beside the other modules: the lab's tests wait more than they compute.
-UNITS := $(addprefix unit-,$(MODULES))
-.PHONY: unit $(UNITS)
+.PHONY: unit
 unit: $(SUMMARY) servers ## Unit tests of every module, the product's with the race detector
 	@$(if $(RACE),,echo "no C compiler: the race detector stays off")
-	@$(MAKE) -j 2 -k $(UNITS)
-
-$(UNITS): unit-%:
-	@cd $*; [ -n "$$(go list -f '{{or .TestGoFiles .XTestGoFiles}}' ./... 2>/dev/null | grep -v '^\[\]$$' || true)" ] || exit 0; \
-	{ $(TEST) $(if $(filter .,$*),$(RACE)) ./... || true; } | $(SHOW)
+	@for m in $(MODULES); do ( cd "$$m"; race=; [ "$$m" != . ] || race=$(RACE); \
+	  [ -n "$$(go list -f '{{or .TestGoFiles .XTestGoFiles}}' ./... 2>/dev/null | grep -v '^\[\]$$' || true)" ] || exit 0; \
+	  { $(TEST) $$race ./... || true; } | $(SHOW) ) || failed=1; done; exit $${failed:-0}
 
 .PHONY: e2e
 e2e: $(SUMMARY) servers ## Tests against a real API server, Prometheus and other servers
