@@ -76,21 +76,24 @@ unit: $(SUMMARY) servers ## Unit tests of every module, the product's with the r
 	  [ -n "$$(go list -f '{{or .TestGoFiles .XTestGoFiles}}' ./... 2>/dev/null | grep -v '^\[\]$$' || true)" ] || exit 0; \
 	  { $(TEST) $$race ./... || true; } | $(SHOW) ) || failed=1; done; exit $${failed:-0}
 
+# Only the tests of files with the tag: make unit has the others of their packages.
 .PHONY: e2e
 e2e: $(SUMMARY) servers ## Tests against a real API server, Prometheus and other servers
 	@for m in $(MODULES); do ( cd "$$m"; \
 	  packages=$$(grep -rl --include='*_test.go' '^//go:build e2e' . | xargs -r -n1 dirname | sort -u); \
-	  root=$$(go list -m -f '{{.Dir}}'); own=; \
-	  for p in $$packages; do [ "$$(cd "$$p" && go list -m -f '{{.Dir}}')" != "$$root" ] || own="$$own $$p"; done; \
+	  root=$$(go list -m -f '{{.Dir}}'); own=; tests=; \
+	  for p in $$packages; do [ "$$(cd "$$p" && go list -m -f '{{.Dir}}')" = "$$root" ] || continue; \
+	    own="$$own $$p"; tests="$$tests $$(grep -l '^//go:build e2e' "$$p"/*_test.go | xargs sed -n 's/^func \(Test[^(]*\)(t .*/\1/p')"; done; \
 	  [ -n "$$own" ] || exit 0; \
-	  { $(if $(OWN),E2E_KUBECONFIG='$(abspath $(KUBECONFIG))') $(TEST) -tags e2e -count 1 -p 2 $$own || true; } | $(SHOW) -v ) || failed=1; done; exit $${failed:-0}
+	  { $(if $(OWN),E2E_KUBECONFIG='$(abspath $(KUBECONFIG))') $(TEST) -tags e2e -count 1 -p 3 -parallel 4 \
+	    -run "^($$(echo $$tests | tr ' ' '|'))$$" $$own || true; } | $(SHOW) -v ) || failed=1; done; exit $${failed:-0}
 
 .PHONY: scale
 scale: servers ## A thousand gated Canaries at once, some minutes
 	E2E_GATED=1000 go test -tags e2e -count 1 -v -timeout 20m -run TestManyGatedCanaries ./controller/e2e
 
 # What make e2e builds first, so that no test's time goes into it.
-SERVERS ?= lab prometheus jaeger helm
+SERVERS ?= lab prometheus jaeger
 .PHONY: servers
 servers: ## Build the lab, Prometheus and the other servers the tests and the demo use, once
 	@go run ./deploy/servers/cmd/servers build $(SERVERS)

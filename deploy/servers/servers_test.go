@@ -196,15 +196,3 @@ func TestStartLab(t *testing.T) {
 		t.Errorf("the lab's directory is still there: %v", err)
 	}
 }
-
-func TestHelm(t *testing.T) {
-	ctx, options := building(t)
-	path, err := Ensure(ctx, Helm, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &Lab{Program: path}
-	if out, err := l.run(ctx, "version", "--short"); err != nil || !strings.HasPrefix(out, "v4") {
-		t.Errorf("helm version: %q, %v", out, err)
-	}
-}

@@ -24,22 +24,37 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	do := map[string]func(context.Context, servers.Server, servers.Options) (string, error){
-		"build": servers.Ensure, "path": servers.Path,
-	}
+	do := map[string]func(context.Context, []servers.Server) ([]string, error){"build": build, "path": paths}
 	if len(args) < 2 || do[args[0]] == nil {
 		return fmt.Errorf("usage: servers {build|path} NAME..., the names being lab, prometheus, promtool, jaeger, helm")
 	}
+	var all []servers.Server
 	for _, name := range args[1:] {
 		server, err := servers.ByName(name)
 		if err != nil {
 			return err
 		}
-		path, err := do[args[0]](ctx, server, servers.Options{Progress: os.Stderr})
-		if err != nil {
-			return err
-		}
+		all = append(all, server)
+	}
+	found, err := do[args[0]](ctx, all)
+	for _, path := range found {
 		fmt.Println(path)
 	}
-	return nil
+	return err
+}
+
+func build(ctx context.Context, all []servers.Server) ([]string, error) {
+	return servers.EnsureAll(ctx, all, servers.Options{Progress: os.Stderr})
+}
+
+func paths(ctx context.Context, all []servers.Server) ([]string, error) {
+	var found []string
+	for _, server := range all {
+		path, err := servers.Path(ctx, server, servers.Options{})
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, path)
+	}
+	return found, nil
 }
