@@ -175,7 +175,7 @@ func TestDeploymentsChangedOrDeletedInARolloutArePutRight(t *testing.T) {
 	s.wait("the repair event", s.hasEvent(v1alpha1.ReasonDeploymentRepaired))
 	for _, name := range []string{"old", "new"} {
 		uid := s.deployment(name).UID
-		if err := env.kube.AppsV1().Deployments(s.name).Delete(s.ctx, name, metav1.DeleteOptions{}); err != nil {
+		if err := s.kube.AppsV1().Deployments(s.name).Delete(s.ctx, name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		want := map[string]int32{"old": 3, "new": 1}[name]
@@ -275,7 +275,7 @@ spec:
 				t.Fatal(err)
 			}
 			// Server-side apply keeps the document as it is; strict validation refuses what the schema does not know.
-			_, err = env.canaries.CanarycontrollerV1alpha1().Canaries(s.name).Patch(s.ctx, "release", types.ApplyPatchType, document,
+			_, err = s.canaries.CanarycontrollerV1alpha1().Canaries(s.name).Patch(s.ctx, "release", types.ApplyPatchType, document,
 				metav1.PatchOptions{FieldManager: "kubectl", FieldValidation: metav1.FieldValidationStrict})
 			if err != nil {
 				t.Fatal(err)

@@ -29,7 +29,7 @@ func alone(t *testing.T) *space {
 	if env.shared.op != nil {
 		t.Fatal("the shared operator runs already: a parallel test began too early")
 	}
-	return newSpace(t)
+	return env.newSpace(t)
 }
 
 // TestSurvivesKillsAndAPIServerRestarts kills the operator with SIGKILL at 20 random
@@ -52,7 +52,7 @@ func TestSurvivesKillsAndAPIServerRestarts(t *testing.T) {
 	var moments []string
 	const kills = 20
 	for kill := range kills {
-		op := operate(t, "--namespace", s.name, "--leader-elect=false")
+		op := s.operate("--namespace", s.name, "--leader-elect=false")
 		s.wait("the operator", op.ready)
 		// Kills are spread over the whole rollout, whose pods take a second to become available.
 		moment := time.After(time.Duration(random.IntN(1500)) * time.Millisecond)
@@ -65,7 +65,7 @@ func TestSurvivesKillsAndAPIServerRestarts(t *testing.T) {
 			// The watch ends with the API server it is connected to.
 			watch.stop()
 			watch.neverBelow(total)
-			if err := env.lab.RestartAPIServer(s.ctx, kill == 13); err != nil {
+			if err := s.lab.RestartAPIServer(s.ctx, kill == 13); err != nil {
 				t.Fatal(err)
 			}
 			watch = s.watchDeployments()
@@ -76,7 +76,7 @@ func TestSurvivesKillsAndAPIServerRestarts(t *testing.T) {
 		t.Errorf("only %d of %d kills fell into the rollout", len(moments), kills)
 	}
 
-	operate(t, "--namespace", s.name, "--leader-elect=false")
+	s.operate("--namespace", s.name, "--leader-elect=false")
 	done := s.phase(v1alpha1.PhaseCompleted)
 	s.wait("the new version", s.replicas("new", total, total))
 	s.wait("the old version to go", s.gone("old"))
@@ -127,7 +127,7 @@ func lease(s *space) []string {
 }
 
 func (s *space) leader() string {
-	l, err := env.kube.CoordinationV1().Leases(s.name).Get(s.ctx, "canary-controller", metav1.GetOptions{})
+	l, err := s.kube.CoordinationV1().Leases(s.name).Get(s.ctx, "canary-controller", metav1.GetOptions{})
 	if err != nil || l.Spec.HolderIdentity == nil {
 		return ""
 	}
@@ -136,7 +136,7 @@ func (s *space) leader() string {
 
 func TestOneOfTwoOperatorsActsAndTheOtherTakesOver(t *testing.T) {
 	s := alone(t)
-	first := operate(t, lease(s)...)
+	first := s.operate(lease(s)...)
 	s.wait("the first to lead", func() error {
 		if s.leader() == "" || !strings.Contains(first.output(), "Workers started") {
 			return fmt.Errorf("no leader")
@@ -144,7 +144,7 @@ func TestOneOfTwoOperatorsActsAndTheOtherTakesOver(t *testing.T) {
 		return nil
 	})
 	leader := s.leader()
-	second := operate(t, lease(s)...)
+	second := s.operate(lease(s)...)
 	s.wait("the second to be ready", second.ready)
 
 	s.deploy(v("old", 4))
@@ -168,7 +168,7 @@ func TestOneOfTwoOperatorsActsAndTheOtherTakesOver(t *testing.T) {
 	})
 	// Lease duration, and one retry with its jitter.
 	t.Logf("completed %s after the kill, the lease lasts 4 s", time.Since(killed).Round(100*time.Millisecond))
-	lease, err := env.kube.CoordinationV1().Leases(s.name).Get(s.ctx, "canary-controller", metav1.GetOptions{})
+	lease, err := s.kube.CoordinationV1().Leases(s.name).Get(s.ctx, "canary-controller", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestOneOfTwoOperatorsActsAndTheOtherTakesOver(t *testing.T) {
 
 func TestLosingTheLeaseEndsTheProcess(t *testing.T) {
 	s := alone(t)
-	op := operate(t, lease(s)...)
+	op := s.operate(lease(s)...)
 	s.wait("a leader", func() error {
 		if s.leader() == "" {
 			return fmt.Errorf("none")
@@ -196,12 +196,12 @@ func TestLosingTheLeaseEndsTheProcess(t *testing.T) {
 	})
 	// Somebody else takes it.
 	s.wait("the theft", func() error {
-		l, err := env.kube.CoordinationV1().Leases(s.name).Get(s.ctx, "canary-controller", metav1.GetOptions{})
+		l, err := s.kube.CoordinationV1().Leases(s.name).Get(s.ctx, "canary-controller", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		l.Spec.HolderIdentity, l.Spec.RenewTime = new("thief"), &metav1.MicroTime{Time: time.Now().Add(time.Minute)}
-		_, err = env.kube.CoordinationV1().Leases(s.name).Update(s.ctx, l, metav1.UpdateOptions{})
+		_, err = s.kube.CoordinationV1().Leases(s.name).Update(s.ctx, l, metav1.UpdateOptions{})
 		return err
 	})
 	select {
@@ -223,9 +223,9 @@ func TestLosingTheLeaseEndsTheProcess(t *testing.T) {
 // Canaries do nothing for 60 seconds.
 func TestFinishedCanariesCostNothing(t *testing.T) {
 	needsLab(t, "it reads the API server's audit log")
-	s := alone(t)
+	s := apart(t)
 	const count = 200
-	op := operate(t, "--namespace", s.name, "--leader-election-namespace", s.name, "--workers", "8",
+	op := s.operate("--namespace", s.name, "--leader-election-namespace", s.name, "--workers", "8",
 		"--kube-api-qps", "300", "--kube-api-burst", "600", "--resync", "20s")
 	s.wait("the operator", op.ready)
 	for n := range count {
@@ -237,7 +237,7 @@ func TestFinishedCanariesCostNothing(t *testing.T) {
 		s.create(c)
 	}
 	s.wait("all to finish", func() error {
-		list, err := env.canaries.CanarycontrollerV1alpha1().Canaries(s.name).List(s.ctx, metav1.ListOptions{ResourceVersion: "0"})
+		list, err := s.canaries.CanarycontrollerV1alpha1().Canaries(s.name).List(s.ctx, metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
 			return err
 		}
@@ -249,20 +249,20 @@ func TestFinishedCanariesCostNothing(t *testing.T) {
 	})
 	// Events are written behind the status; they belong to the rollouts, not to idling.
 	s.wait("the writes to end", func() error {
-		before := operatorWrites(t)
+		before := s.operatorWrites()
 		time.Sleep(2 * time.Second)
-		if after := operatorWrites(t); after != before {
+		if after := s.operatorWrites(); after != before {
 			return fmt.Errorf("%d writes more", after-before)
 		}
 		return nil
 	})
-	before := operatorWrites(t)
+	before := s.operatorWrites()
 	// The span is what the test is about, not a wait for something.
 	time.Sleep(time.Minute)
-	if writes := operatorWrites(t) - before; writes != 0 {
+	if writes := s.operatorWrites() - before; writes != 0 {
 		t.Errorf("%d writes in 60 s of idling", writes)
 	}
-	list, err := env.kube.AppsV1().Deployments(s.name).List(s.ctx, metav1.ListOptions{})
+	list, err := s.kube.AppsV1().Deployments(s.name).List(s.ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,12 +271,13 @@ func TestFinishedCanariesCostNothing(t *testing.T) {
 	}
 }
 
-// operatorWrites counts the operator's writes in the audit log, lease renewals aside.
-func operatorWrites(t *testing.T) int {
-	t.Helper()
-	file, err := os.Open(env.lab.AuditLog)
+// operatorWrites counts the operator's writes in the audit log, lease renewals and other
+// tests' namespaces aside.
+func (s *space) operatorWrites() int {
+	s.Helper()
+	file, err := os.Open(s.lab.AuditLog)
 	if err != nil {
-		t.Fatal(err)
+		s.Fatal(err)
 	}
 	defer file.Close()
 	writes, lines := 0, 0
@@ -285,7 +286,7 @@ func operatorWrites(t *testing.T) int {
 	for scanner.Scan() {
 		var entry struct {
 			Verb, UserAgent string
-			ObjectRef       struct{ Resource string }
+			ObjectRef       struct{ Resource, Namespace string }
 		}
 		if err := json.Unmarshal(scanner.Bytes(), &entry); err != nil {
 			continue
@@ -294,13 +295,16 @@ func operatorWrites(t *testing.T) int {
 		if !strings.HasPrefix(entry.UserAgent, v1alpha1.FieldManager) || entry.ObjectRef.Resource == "leases" {
 			continue
 		}
+		if of := entry.ObjectRef.Namespace; of != "" && of != s.name {
+			continue
+		}
 		switch entry.Verb {
 		case "create", "update", "patch", "delete":
 			writes++
 		}
 	}
 	if lines == 0 || scanner.Err() != nil {
-		t.Fatalf("reading the audit log %s: %d lines, %v", env.lab.AuditLog, lines, scanner.Err())
+		s.Fatalf("reading the audit log %s: %d lines, %v", s.lab.AuditLog, lines, scanner.Err())
 	}
 	return writes
 }

@@ -64,7 +64,7 @@ func TestNormalDeployCreatesAndRepairs(t *testing.T) {
 		t.Errorf("fields of another manager were taken away: %v, EXTRA=%s", s.deployment("app").Annotations, s.env("app", "EXTRA"))
 	}
 
-	if err := env.kube.AppsV1().Deployments(s.name).Delete(s.ctx, "app", metav1.DeleteOptions{}); err != nil {
+	if err := s.kube.AppsV1().Deployments(s.name).Delete(s.ctx, "app", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.wait("the Deployment to be made again", s.replicas("app", 2, 2))
@@ -74,7 +74,7 @@ func TestNormalDeployCreatesAndRepairs(t *testing.T) {
 // scaleBy does what it would do.
 func (s *space) autoscale(deployment string) {
 	s.Helper()
-	_, err := env.kube.AutoscalingV2().HorizontalPodAutoscalers(s.name).Create(s.ctx, &autoscalingv2.HorizontalPodAutoscaler{
+	_, err := s.kube.AutoscalingV2().HorizontalPodAutoscalers(s.name).Create(s.ctx, &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Name: "hpa-" + deployment},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: deployment},
@@ -88,7 +88,7 @@ func (s *space) autoscale(deployment string) {
 
 func (s *space) scaleBy(deployment string, replicas int) {
 	s.Helper()
-	_, err := env.kube.AppsV1().Deployments(s.name).Patch(s.ctx, deployment, types.MergePatchType,
+	_, err := s.kube.AppsV1().Deployments(s.name).Patch(s.ctx, deployment, types.MergePatchType,
 		fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas), metav1.PatchOptions{FieldManager: "kube-controller-manager"}, "scale")
 	if err != nil {
 		s.Fatal(err)
@@ -191,7 +191,7 @@ func TestDeletingTheCanaryInARollout(t *testing.T) {
 			c.Spec.DeletionPolicy = tc.policy
 			s.create(c)
 			s.phase(v1alpha1.PhaseAwaitingApproval)
-			if err := env.canaries.CanarycontrollerV1alpha1().Canaries(s.name).Delete(s.ctx, "release", metav1.DeleteOptions{}); err != nil {
+			if err := s.canaries.CanarycontrollerV1alpha1().Canaries(s.name).Delete(s.ctx, "release", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			s.wait("the Canary to go", func() error {

@@ -3,6 +3,7 @@
 // which the tests that need to restart servers, to read the audit log or to make pods
 // fail are skipped and say so.
 //
-// Tests with the build tag e2e run by `make e2e`. Serial tests, which kill operators and
-// API servers, run before the parallel ones, which share one operator.
+// Tests with the build tag e2e run by `make e2e`. Serial tests, which restart the API server
+// or measure time, run before the parallel ones. Those share one operator, or run operators
+// of their own on a second lab.
 package e2e

@@ -82,7 +82,7 @@ func parallel(t *testing.T) *space {
 			panic(err)
 		}
 	})
-	s := newSpace(t)
+	s := env.newSpace(t)
 	t.Cleanup(func() {
 		if !t.Failed() {
 			return
@@ -98,27 +98,47 @@ func parallel(t *testing.T) *space {
 	return s
 }
 
+// apart lets a test run operators of its own beside other tests: on the second lab, where
+// the shared operator is not. On somebody else's cluster it runs alone.
+func apart(t *testing.T) *space {
+	t.Helper()
+	if env.lab == nil {
+		return alone(t)
+	}
+	t.Parallel()
+	env.second.once.Do(func() {
+		if env.second.cluster, env.second.err = startCluster(env.ctx, "e2e-apart"); env.second.err == nil {
+			env.second.err = env.second.applyCRD(env.ctx)
+		}
+	})
+	if env.second.err != nil {
+		t.Fatalf("starting a second lab: %v", env.second.err)
+	}
+	return env.second.newSpace(t)
+}
+
 // space is a namespace of one test.
 type space struct {
 	*testing.T
+	*cluster
 	name string
 	ctx  context.Context
 }
 
-func newSpace(t *testing.T) *space {
+func (c *cluster) newSpace(t *testing.T) *space {
 	t.Helper()
 	ctx := t.Context()
-	ns, err := env.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}}, metav1.CreateOptions{})
+	ns, err := c.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &space{T: t, name: ns.Name, ctx: ctx}
+	s := &space{T: t, cluster: c, name: ns.Name, ctx: ctx}
 	t.Cleanup(func() {
 		if t.Failed() {
 			s.dump()
 		}
 		// Not waited for: nothing else uses the namespace.
-		_ = env.kube.CoreV1().Namespaces().Delete(context.WithoutCancel(ctx), ns.Name, metav1.DeleteOptions{})
+		_ = c.kube.CoreV1().Namespaces().Delete(context.WithoutCancel(ctx), ns.Name, metav1.DeleteOptions{})
 	})
 	return s
 }
@@ -127,13 +147,13 @@ func newSpace(t *testing.T) *space {
 func (s *space) dump() {
 	var out bytes.Buffer
 	ctx := context.WithoutCancel(s.ctx)
-	if list, err := env.canaries.CanarycontrollerV1alpha1().Canaries(s.name).List(ctx, metav1.ListOptions{}); err == nil {
+	if list, err := s.canaries.CanarycontrollerV1alpha1().Canaries(s.name).List(ctx, metav1.ListOptions{}); err == nil {
 		for _, canary := range list.Items {
 			text, _ := yaml.Marshal(canary.Status)
 			fmt.Fprintf(&out, "Canary %s:\n%s", canary.Name, text)
 		}
 	}
-	if list, err := env.kube.AppsV1().Deployments(s.name).List(ctx, metav1.ListOptions{}); err == nil {
+	if list, err := s.kube.AppsV1().Deployments(s.name).List(ctx, metav1.ListOptions{}); err == nil {
 		for _, d := range list.Items {
 			fmt.Fprintf(&out, "Deployment %s: wants %d, available %d\n", d.Name, *d.Spec.Replicas, d.Status.AvailableReplicas)
 		}
@@ -211,7 +231,7 @@ func canaryOf(kind v1alpha1.CanaryType, newYAML, oldYAML fmt.Stringer) *v1alpha1
 
 func (s *space) create(c *v1alpha1.Canary) *v1alpha1.Canary {
 	s.Helper()
-	created, err := env.canaries.CanarycontrollerV1alpha1().Canaries(s.name).Create(s.ctx, c, metav1.CreateOptions{})
+	created, err := s.canaries.CanarycontrollerV1alpha1().Canaries(s.name).Create(s.ctx, c, metav1.CreateOptions{})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -219,7 +239,7 @@ func (s *space) create(c *v1alpha1.Canary) *v1alpha1.Canary {
 }
 
 func (s *space) canary(name string) (*v1alpha1.Canary, error) {
-	return env.canaries.CanarycontrollerV1alpha1().Canaries(s.name).Get(s.ctx, name, metav1.GetOptions{})
+	return s.canaries.CanarycontrollerV1alpha1().Canaries(s.name).Get(s.ctx, name, metav1.GetOptions{})
 }
 
 // edit changes a Canary as a person with kubectl edit would.
@@ -231,7 +251,7 @@ func (s *space) edit(change func(*v1alpha1.Canary)) {
 			return err
 		}
 		change(c)
-		_, err = env.canaries.CanarycontrollerV1alpha1().Canaries(s.name).Update(s.ctx, c, metav1.UpdateOptions{})
+		_, err = s.canaries.CanarycontrollerV1alpha1().Canaries(s.name).Update(s.ctx, c, metav1.UpdateOptions{})
 		return err
 	})
 }
@@ -240,7 +260,7 @@ func (s *space) approve(batch int) {
 	s.Helper()
 	patch := fmt.Sprintf(`{"spec":{"info":{"currentBatch":"%d"}}}`, batch)
 	s.wait("the approval", func() error {
-		_, err := env.canaries.CanarycontrollerV1alpha1().Canaries(s.name).Patch(s.ctx, "release", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		_, err := s.canaries.CanarycontrollerV1alpha1().Canaries(s.name).Patch(s.ctx, "release", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	})
 }
@@ -257,7 +277,7 @@ func (s *space) deploy(m manifest) *appsv1.Deployment {
 	if err := yaml.UnmarshalStrict([]byte(m.String()), &d); err != nil {
 		s.Fatal(err)
 	}
-	if _, err := env.kube.AppsV1().Deployments(s.name).Create(s.ctx, &d, metav1.CreateOptions{FieldManager: "kubectl"}); err != nil {
+	if _, err := s.kube.AppsV1().Deployments(s.name).Create(s.ctx, &d, metav1.CreateOptions{FieldManager: "kubectl"}); err != nil {
 		s.Fatal(err)
 	}
 	s.wait(m.name, s.replicas(m.name, int32(m.replicas), int32(m.replicas)))
@@ -266,7 +286,7 @@ func (s *space) deploy(m manifest) *appsv1.Deployment {
 
 func (s *space) deployment(name string) *appsv1.Deployment {
 	s.Helper()
-	d, err := env.kube.AppsV1().Deployments(s.name).Get(s.ctx, name, metav1.GetOptions{})
+	d, err := s.kube.AppsV1().Deployments(s.name).Get(s.ctx, name, metav1.GetOptions{})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -276,7 +296,7 @@ func (s *space) deployment(name string) *appsv1.Deployment {
 // change edits a Deployment as another field manager.
 func (s *space) change(name, manager, patch string) {
 	s.Helper()
-	_, err := env.kube.AppsV1().Deployments(s.name).Patch(s.ctx, name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: manager})
+	_, err := s.kube.AppsV1().Deployments(s.name).Patch(s.ctx, name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: manager})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -285,7 +305,7 @@ func (s *space) change(name, manager, patch string) {
 // replicas checks a Deployment's wanted and available replicas.
 func (s *space) replicas(name string, wanted, available int32) func() error {
 	return func() error {
-		d, err := env.kube.AppsV1().Deployments(s.name).Get(s.ctx, name, metav1.GetOptions{})
+		d, err := s.kube.AppsV1().Deployments(s.name).Get(s.ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -298,7 +318,7 @@ func (s *space) replicas(name string, wanted, available int32) func() error {
 
 func (s *space) gone(name string) func() error {
 	return func() error {
-		_, err := env.kube.AppsV1().Deployments(s.name).Get(s.ctx, name, metav1.GetOptions{})
+		_, err := s.kube.AppsV1().Deployments(s.name).Get(s.ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -333,7 +353,7 @@ func (s *space) status(what string, want func(*v1alpha1.Canary) bool) *v1alpha1.
 // events returns the events about the Canary as "reason: message", each as often as it was told.
 func (s *space) events() []string {
 	s.Helper()
-	list, err := env.kube.CoreV1().Events(s.name).List(s.ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Canary"})
+	list, err := s.kube.CoreV1().Events(s.name).List(s.ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Canary"})
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func TestGateSurvivesKills(t *testing.T) {
 	s.create(c)
 
 	start := func() *operator {
-		return operate(t, "--namespace", s.name, "--leader-elect=false", "--gate-allow", "127.0.0.0/8", "--otlp-endpoint", jaeger.OTLPHTTP)
+		return s.operate("--namespace", s.name, "--leader-elect=false", "--gate-allow", "127.0.0.0/8", "--otlp-endpoint", jaeger.OTLPHTTP)
 	}
 	passes := func(batch, n int32) func(*v1alpha1.Canary) bool {
 		return func(c *v1alpha1.Canary) bool {
@@ -176,7 +176,7 @@ func TestManyGatedCanaries(t *testing.T) {
 	const perSecond = 100
 	// The default for a thousand of them.
 	interval := max(10*time.Second, time.Duration(count)*30*time.Millisecond)
-	op := operate(t, "--namespace", s.name, "--leader-elect=false", "--gate-allow", "127.0.0.0/8", "--workers", "32",
+	op := s.operate("--namespace", s.name, "--leader-elect=false", "--gate-allow", "127.0.0.0/8", "--workers", "32",
 		"--kube-api-qps", "400", "--kube-api-burst", "800", "--gate-queries-per-second", fmt.Sprint(perSecond))
 	s.wait("the operator", op.ready)
 	for n := range count {
@@ -223,7 +223,7 @@ func TestManyGatedCanaries(t *testing.T) {
 func (s *space) reach(phase v1alpha1.Phase, count int, each func()) {
 	s.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Second) {
-		list, err := env.canaries.CanarycontrollerV1alpha1().Canaries(s.name).List(s.ctx, metav1.ListOptions{ResourceVersion: "0"})
+		list, err := s.canaries.CanarycontrollerV1alpha1().Canaries(s.name).List(s.ctx, metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
 			s.Fatal(err)
 		}

@@ -182,7 +182,7 @@ func TestGateKeepsSecrets(t *testing.T) {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "prometheus"}, StringData: map[string]string{"token": token}}
 	}
 	wrong := "e2e-wrong-" + s.name
-	if _, err := env.kube.CoreV1().Secrets(s.name).Create(s.ctx, secret(wrong), metav1.CreateOptions{}); err != nil {
+	if _, err := s.kube.CoreV1().Secrets(s.name).Create(s.ctx, secret(wrong), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.deploy(v("old", 4))
@@ -193,7 +193,7 @@ func TestGateKeepsSecrets(t *testing.T) {
 	if !strings.Contains(refused.Status.Gate.Message, "401") {
 		t.Errorf("the refusal reads %q", refused.Status.Gate.Message)
 	}
-	if _, err := env.kube.CoreV1().Secrets(s.name).Update(s.ctx, secret(way.token), metav1.UpdateOptions{}); err != nil {
+	if _, err := s.kube.CoreV1().Secrets(s.name).Update(s.ctx, secret(way.token), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	done := s.phase(v1alpha1.PhaseCompleted)

@@ -143,7 +143,7 @@ func TestSchemaRefusesAtOnce(t *testing.T) {
 			s := parallel(t)
 			c := canaryOf(v1alpha1.CanaryDeploy, v("new", 4), v("old", 4))
 			tc.change(c)
-			_, err := env.canaries.CanarycontrollerV1alpha1().Canaries(s.name).Create(s.ctx, c, metav1.CreateOptions{})
+			_, err := s.canaries.CanarycontrollerV1alpha1().Canaries(s.name).Create(s.ctx, c, metav1.CreateOptions{})
 			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want a refusal with %q", err, tc.want)
 			}

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,13 +21,18 @@ import (
 	"github.com/canarycontroller/canary-controller/deploy/servers"
 )
 
-// cluster is the API server that every test talks to.
+// cluster is an API server that tests talk to.
 type cluster struct {
 	lab        *servers.Lab
 	kubeconfig string
 	config     *rest.Config
 	kube       kubernetes.Interface
 	canaries   versioned.Interface
+}
+
+// env is what the tests of a process share.
+var env struct {
+	*cluster
 	// binary is the operator's executable.
 	binary string
 	dir    string
@@ -37,9 +43,13 @@ type cluster struct {
 		once sync.Once
 		op   *operator
 	}
+	// second is a lab beside the first, for tests with operators of their own.
+	second struct {
+		*cluster
+		once sync.Once
+		err  error
+	}
 }
-
-var env *cluster
 
 func TestMain(m *testing.M) {
 	code, err := runTests(m)
@@ -53,36 +63,20 @@ func TestMain(m *testing.M) {
 func runTests(m *testing.M) (code int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
-	env = &cluster{kubeconfig: os.Getenv("E2E_KUBECONFIG")}
+	env.ctx = ctx
 	if env.dir, err = os.MkdirTemp("", "canary-e2e-"); err != nil {
 		return 1, err
 	}
 	defer os.RemoveAll(env.dir)
-	if env.kubeconfig == "" {
-		env.lab, err = servers.StartLab(ctx, servers.LabOptions{
-			Options: servers.Options{Progress: os.Stderr}, Name: "e2e", Nodes: 2, Audit: true, MaxRestartPeriod: time.Second,
-		})
-		if err != nil {
-			return 1, err
-		}
-		defer func() {
-			if stopErr := env.lab.Stop(); stopErr != nil && err == nil {
-				code, err = 1, stopErr
-			}
-		}()
-		env.kubeconfig = env.lab.Kubeconfig
+	if kubeconfig := os.Getenv("E2E_KUBECONFIG"); kubeconfig != "" {
+		env.cluster, err = connect(kubeconfig)
+	} else {
+		env.cluster, err = startCluster(ctx, "e2e")
 	}
-	if env.config, err = clientcmd.BuildConfigFromFlags("", env.kubeconfig); err != nil {
+	if err != nil {
 		return 1, err
 	}
-	env.config.QPS, env.config.Burst = 500, 1000
-	env.config.UserAgent = "canary-e2e"
-	if env.kube, err = kubernetes.NewForConfig(env.config); err != nil {
-		return 1, err
-	}
-	if env.canaries, err = versioned.NewForConfig(env.config); err != nil {
-		return 1, err
-	}
+	defer func() { err = errors.Join(err, env.stop(), env.second.stop()) }()
 	if err := env.applyCRD(ctx); err != nil {
 		return 1, err
 	}
@@ -91,15 +85,50 @@ func runTests(m *testing.M) (code int, err error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("building the operator: %w\n%s", err, out)
 	}
-	env.ctx = ctx
 	code = m.Run()
 	for _, end := range env.atEnd {
-		if endErr := end(); endErr != nil && err == nil {
-			code, err = 1, endErr
-		}
+		err = errors.Join(err, end())
 	}
 	if env.shared.op != nil {
 		env.shared.op.stop()
 	}
-	return code, nil
+	return code, err
+}
+
+// startCluster starts a lab.
+func startCluster(ctx context.Context, name string) (*cluster, error) {
+	lab, err := servers.StartLab(ctx, servers.LabOptions{
+		Options: servers.Options{Progress: os.Stderr}, Name: name, Nodes: 2, Audit: true, MaxRestartPeriod: time.Second,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c, err := connect(lab.Kubeconfig)
+	if err != nil {
+		return nil, errors.Join(err, lab.Stop())
+	}
+	c.lab = lab
+	return c, nil
+}
+
+func connect(kubeconfig string) (c *cluster, err error) {
+	c = &cluster{kubeconfig: kubeconfig}
+	if c.config, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
+		return nil, err
+	}
+	c.config.QPS, c.config.Burst = 500, 1000
+	c.config.UserAgent = "canary-e2e"
+	if c.kube, err = kubernetes.NewForConfig(c.config); err != nil {
+		return nil, err
+	}
+	c.canaries, err = versioned.NewForConfig(c.config)
+	return c, err
+}
+
+// stop ends the lab, if there is one.
+func (c *cluster) stop() error {
+	if c == nil || c.lab == nil {
+		return nil
+	}
+	return c.lab.Stop()
 }

@@ -20,8 +20,6 @@ import (
 	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
 )
 
-// The tests of this file run operators of their own, so they are not parallel.
-
 // family is a metric as the documentation has it. Labels are those it has beside the
 // target's, in order. Series is how many there must be, 0 for any number.
 type family struct {
@@ -195,7 +193,7 @@ func (m *monitoring) exemplars(traceID string, names ...string) func() error {
 }
 
 func TestPrometheusShowsARollout(t *testing.T) {
-	s := newSpace(t)
+	s := apart(t)
 	m := monitor(s)
 	op := m.operate()
 	for token, want := range map[string]int{m.scraper: http.StatusOK, m.stranger: http.StatusForbidden, "": http.StatusUnauthorized, "wrong": http.StatusUnauthorized} {
@@ -262,7 +260,7 @@ func TestPrometheusShowsARollout(t *testing.T) {
 		"canary_rollout_duration_seconds_bucket", "canary_batch_duration_seconds_bucket"))
 
 	// The same name again is another Canary.
-	if err := env.canaries.CanarycontrollerV1alpha1().Canaries(s.name).Delete(s.ctx, "release", metav1.DeleteOptions{}); err != nil {
+	if err := s.canaries.CanarycontrollerV1alpha1().Canaries(s.name).Delete(s.ctx, "release", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.wait("the Canary to go", func() error {
@@ -294,7 +292,7 @@ func TestPrometheusShowsARollout(t *testing.T) {
 // TestCompletionsCountOnce kills the operator between the batches of a rollout, once with
 // another ready to take over and once without, and adds up what all of them counted.
 func TestCompletionsCountOnce(t *testing.T) {
-	s := newSpace(t)
+	s := apart(t)
 	m := monitor(s)
 	leads := func(op *operator) {
 		t.Helper()

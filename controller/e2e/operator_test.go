@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
-	"testing"
 )
 
 // operator is a running canary-controller.
@@ -25,12 +24,12 @@ type operator struct {
 
 // startOperator runs the operator; it is killed when the test process dies.
 func (c *cluster) startOperator(args ...string) (*operator, error) {
-	log, err := os.CreateTemp(c.dir, "operator-*.log")
+	log, err := os.CreateTemp(env.dir, "operator-*.log")
 	if err != nil {
 		return nil, err
 	}
 	op := &operator{log: log, health: freeAddress(), metrics: freeAddress(), done: make(chan struct{})}
-	op.cmd = exec.Command(c.binary, append([]string{
+	op.cmd = exec.Command(env.binary, append([]string{
 		"--kubeconfig", c.kubeconfig, "--health-address", op.health, "--metrics-address", op.metrics, "--v", "2",
 	}, args...)...)
 	op.cmd.Stdout, op.cmd.Stderr = log, log
@@ -55,16 +54,16 @@ func freeAddress() string {
 }
 
 // operate starts an operator for one test and stops it at the end of the test.
-func operate(t *testing.T, args ...string) *operator {
-	t.Helper()
-	op, err := env.startOperator(args...)
+func (s *space) operate(args ...string) *operator {
+	s.Helper()
+	op, err := s.startOperator(args...)
 	if err != nil {
-		t.Fatal(err)
+		s.Fatal(err)
 	}
-	t.Cleanup(func() {
+	s.Cleanup(func() {
 		op.stop()
-		if t.Failed() {
-			t.Logf("operator log:\n%s", op.output())
+		if s.Failed() {
+			s.Logf("operator log:\n%s", op.output())
 		}
 	})
 	return op

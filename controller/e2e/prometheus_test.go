@@ -91,7 +91,7 @@ func monitor(s *space) *monitoring {
 // account makes a ServiceAccount and returns a token for it.
 func (m *monitoring) account(name string) string {
 	m.Helper()
-	accounts := env.kube.CoreV1().ServiceAccounts(m.name)
+	accounts := m.kube.CoreV1().ServiceAccounts(m.name)
 	if _, err := accounts.Create(m.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		m.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func (m *monitoring) account(name string) string {
 // mayScrape gives a ServiceAccount the right that the manifests give to Prometheus.
 func (m *monitoring) mayScrape(account string) {
 	m.Helper()
-	rbac, meta := env.kube.RbacV1(), metav1.ObjectMeta{Name: m.name + "-metrics-reader"}
+	rbac, meta := m.kube.RbacV1(), metav1.ObjectMeta{Name: m.name + "-metrics-reader"}
 	m.Cleanup(func() {
 		ctx := context.WithoutCancel(m.ctx)
 		_ = rbac.ClusterRoleBindings().Delete(ctx, meta.Name, metav1.DeleteOptions{})
@@ -180,7 +180,7 @@ func (m *monitoring) config() string {
 // operate starts an operator that takes part in leader election, and has it scraped.
 func (m *monitoring) operate() *operator {
 	m.Helper()
-	op := operate(m.T, "--namespace", m.name, "--leader-election-namespace", m.name,
+	op := m.space.operate("--namespace", m.name, "--leader-election-namespace", m.name,
 		// Long enough for a busy machine, short enough to wait for.
 		"--leader-elect-lease-duration", "8s", "--leader-elect-renew-deadline", "6s", "--leader-elect-retry-period", "1s",
 		"--metrics-secure", "--metrics-tls-cert-file", m.certFile, "--metrics-tls-key-file", m.keyFile,

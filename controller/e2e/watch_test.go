@@ -29,7 +29,7 @@ func (s *space) watchDeployments() *recorder {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.ctx)
 	r := &recorder{s: s, cancel: cancel}
-	list, err := env.kube.AppsV1().Deployments(s.name).List(ctx, metav1.ListOptions{})
+	list, err := s.kube.AppsV1().Deployments(s.name).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func (s *space) watchDeployments() *recorder {
 		record(&d)
 	}
 	r.states = append(r.states, maps.Clone(current))
-	events, err := env.kube.AppsV1().Deployments(s.name).Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	events, err := s.kube.AppsV1().Deployments(s.name).Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 	if err != nil {
 		s.Fatal(err)
 	}
