@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,11 +21,9 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
+	cachetesting "k8s.io/client-go/tools/cache/testing"
 	"pgregory.net/rapid"
 )
 
@@ -420,9 +419,10 @@ func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	a := pod("a", 1)
 	a.ResourceVersion = "1"
-	client := fake.NewClientset([]runtime.Object{a}...)
-	factory := informers.NewSharedInformerFactory(client, 0)
-	informer := factory.Core().V1().Pods().Informer()
+	source := cachetesting.NewFakeControllerSource()
+	defer source.Shutdown()
+	source.Add(a)
+	informer := cache.NewSharedIndexInformer(source, &corev1.Pod{}, 0, nil)
 	renders := 0
 	o, reg := newPods(t, func(c *ObjectsConfig[*corev1.Pod]) {
 		render := c.Render
@@ -432,9 +432,10 @@ func TestWatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	factory.Start(ctx.Done())
-	defer factory.Shutdown()
+	var running sync.WaitGroup
+	defer running.Wait()
 	defer cancel()
+	running.Go(func() { informer.RunWithContext(ctx) })
 	if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
 		t.Fatal("not synced")
 	}
@@ -443,15 +444,11 @@ func TestWatch(t *testing.T) {
 	}
 	changed := pod("a", 2)
 	changed.ResourceVersion = "2"
-	if _, err := client.CoreV1().Pods("n").Update(ctx, changed, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	source.Modify(changed)
 	eventually(t, "the change is published", func() bool {
 		return strings.Contains(text(t, o, EncodingText), `test_pod_restarts_total{namespace="n",pod="a"} 2`)
 	})
-	if err := client.CoreV1().Pods("n").Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	source.Delete(changed)
 	eventually(t, "the deletion is published", func() bool { return text(t, o, EncodingText) == "" })
 
 	// What informers also do, called directly.

@@ -18,9 +18,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/util/cert"
 )
 
@@ -93,7 +93,7 @@ func TestServerEnds(t *testing.T) {
 }
 
 func TestServerConfig(t *testing.T) {
-	auth, err := NewAuth(AuthConfig{TokenReviews: fake.NewClientset().AuthenticationV1().TokenReviews(), SubjectAccessReviews: fake.NewClientset().AuthorizationV1().SubjectAccessReviews()})
+	auth, err := NewAuth(AuthConfig{TokenReviews: tokenReviews{}, SubjectAccessReviews: accessReviews{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,45 +191,52 @@ func TestServerSelfSigned(t *testing.T) {
 
 // reviewer is an API server that knows three tokens.
 type reviewer struct {
-	client          *fake.Clientset
 	tokens, access  int
 	failing         bool
 	askedUser       string
 	askedAttributes authorizationv1.NonResourceAttributes
 }
 
-func newReviewer() *reviewer {
-	v := &reviewer{client: fake.NewClientset()}
-	v.client.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		v.tokens++
-		if v.failing {
-			return true, nil, fmt.Errorf("connection refused")
-		}
-		r := a.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
-		switch r.Spec.Token {
-		case "scraper", "nobody":
-			r.Status.Authenticated = true
-			r.Status.User = authenticationv1.UserInfo{Username: r.Spec.Token, Groups: []string{"g"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}}
-			r.Status.Audiences = r.Spec.Audiences
-		case "elsewhere":
-			r.Status.Authenticated = true
-		}
-		return true, r, nil
-	})
-	v.client.PrependReactor("create", "subjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		v.access++
-		r := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).DeepCopy()
-		v.askedUser, v.askedAttributes = r.Spec.User+"/"+r.Spec.Groups[0]+"/"+r.Spec.Extra["k"][0], *r.Spec.NonResourceAttributes
-		r.Status.Allowed = r.Spec.User == "scraper"
-		return true, r, nil
-	})
-	return v
+// tokenReviews and accessReviews are the parts of its client that are used.
+type tokenReviews struct {
+	authenticationclient.TokenReviewInterface
+	v *reviewer
+}
+
+func (t tokenReviews) Create(_ context.Context, r *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
+	t.v.tokens++
+	if t.v.failing {
+		return nil, fmt.Errorf("connection refused")
+	}
+	r = r.DeepCopy()
+	switch r.Spec.Token {
+	case "scraper", "nobody":
+		r.Status.Authenticated = true
+		r.Status.User = authenticationv1.UserInfo{Username: r.Spec.Token, Groups: []string{"g"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}}
+		r.Status.Audiences = r.Spec.Audiences
+	case "elsewhere":
+		r.Status.Authenticated = true
+	}
+	return r, nil
+}
+
+type accessReviews struct {
+	authorizationclient.SubjectAccessReviewInterface
+	v *reviewer
+}
+
+func (a accessReviews) Create(_ context.Context, r *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
+	a.v.access++
+	r = r.DeepCopy()
+	a.v.askedUser, a.v.askedAttributes = r.Spec.User+"/"+r.Spec.Groups[0]+"/"+r.Spec.Extra["k"][0], *r.Spec.NonResourceAttributes
+	r.Status.Allowed = r.Spec.User == "scraper"
+	return r, nil
 }
 
 func TestAuth(t *testing.T) {
-	v := newReviewer()
+	v := &reviewer{}
 	auth, err := NewAuth(AuthConfig{
-		TokenReviews: v.client.AuthenticationV1().TokenReviews(), SubjectAccessReviews: v.client.AuthorizationV1().SubjectAccessReviews(),
+		TokenReviews: tokenReviews{v: v}, SubjectAccessReviews: accessReviews{v: v},
 		Audiences: []string{"metrics"},
 	})
 	if err != nil {
@@ -279,9 +286,9 @@ func TestAuth(t *testing.T) {
 }
 
 func TestAuthForgets(t *testing.T) {
-	v := newReviewer()
+	v := &reviewer{}
 	auth, err := NewAuth(AuthConfig{
-		TokenReviews: v.client.AuthenticationV1().TokenReviews(), SubjectAccessReviews: v.client.AuthorizationV1().SubjectAccessReviews(),
+		TokenReviews: tokenReviews{v: v}, SubjectAccessReviews: accessReviews{v: v},
 		AllowedFor: time.Nanosecond,
 	})
 	if err != nil {

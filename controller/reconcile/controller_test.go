@@ -10,7 +10,6 @@ import (
 
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
@@ -49,14 +48,14 @@ func TestAPanicInOneItemDoesNotStopTheOthers(t *testing.T) {
 	good := bad.DeepCopy()
 	good.Name, good.UID = "good", "good"
 	good.Spec.Info.NewDeploymentYaml = "kind: Job\napiVersion: batch/v1\n"
-	kube, canaries := fake.NewSimpleClientset(), canaryfake.NewSimpleClientset(bad, good)
+	canaries := canaryfake.NewSimpleClientset(bad, good)
 	canaries.PrependReactor("patch", "canaries", func(clienttesting.Action) (bool, runtime.Object, error) {
 		panic("out of order")
 	})
 	seen := &observed{phases: map[v1alpha1.Phase]int{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	c, err := New(ctx, Options{Kubernetes: kube, Canaries: canaries, Observer: seen})
+	c, err := New(ctx, Options{Kubernetes: emptyCluster(t), Canaries: canaries, Observer: seen})
 	if err != nil {
 		t.Fatal(err)
 	}

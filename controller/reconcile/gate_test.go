@@ -6,7 +6,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
@@ -44,7 +43,7 @@ func judging(t *testing.T, now *time.Time, gatherer Gatherer) (*Controller, *v1a
 	}
 	canaries := canaryfake.NewSimpleClientset(canary)
 	ctx, cancel := context.WithCancel(t.Context())
-	c, err := New(ctx, Options{Kubernetes: fake.NewSimpleClientset(), Canaries: canaries, Gatherer: gatherer, Now: func() time.Time { return *now }})
+	c, err := New(ctx, Options{Kubernetes: emptyCluster(t), Canaries: canaries, Gatherer: gatherer, Now: func() time.Time { return *now }})
 	if err != nil {
 		t.Fatal(err)
 	}
