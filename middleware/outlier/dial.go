@@ -27,12 +27,11 @@ func (p *pool) dial(g *group) {
 	}
 	g.conns[c] = struct{}{}
 	g.http2 = cc.Available() > 1
-	c.retired = p.gone[g.key.address] && len(g.waiters) == 0
 	p.offer(c)
 	p.serve(g)
-	unused := c.retired && c.active == 0 && c.claims == 0
+	spent := p.spent(c)
 	p.mu.Unlock()
-	if unused {
+	if spent {
 		p.shut(c)
 		return
 	}
@@ -89,7 +88,7 @@ func (p *pool) serveFreed() {
 }
 
 // keep says which endpoints still exist: connections to others take no further
-// request and close when theirs are done.
+// request and close when theirs are done. The map is kept and not changed.
 func (p *pool) keep(addresses map[string]bool) {
 	p.closeWhere(func(c *conn) bool {
 		if addresses[c.group.key.address] {
@@ -97,14 +96,7 @@ func (p *pool) keep(addresses map[string]bool) {
 		}
 		c.retired = true
 		return true
-	}, func() {
-		clear(p.gone)
-		for key := range p.groups {
-			if !addresses[key.address] {
-				p.gone[key.address] = true
-			}
-		}
-	})
+	}, func() { p.kept = addresses })
 }
 
 // closeIdle closes the connections without requests since before.

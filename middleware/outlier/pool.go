@@ -35,7 +35,7 @@ type pool struct {
 	mu       sync.Mutex
 	closed   bool
 	groups   map[groupKey]*group
-	gone     map[string]bool
+	kept     map[string]bool // the endpoints that still exist; nil: all
 	pending  int64
 	active   int64
 	retrying int64
@@ -44,7 +44,7 @@ type pool struct {
 func newPool(cluster string, l limits, base *http.Transport, now func() time.Time) *pool {
 	p := &pool{cluster: cluster, limits: l, now: now,
 		base:   base,
-		groups: map[groupKey]*group{}, gone: map[string]bool{}, freed: make(chan struct{}, 1)}
+		groups: map[groupKey]*group{}, freed: make(chan struct{}, 1)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	dial := base.DialContext
 	if dial == nil {
@@ -109,10 +109,14 @@ func (p *pool) acquire(ctx context.Context, key groupKey) (*lease, error) {
 			// The server closed it in between, or wants no more on it.
 			p.active--
 			c.retired = true
+			spent := p.spent(c)
 			if c.cc.Err() != nil {
 				p.forget(c)
 			}
 			p.mu.Unlock()
+			if spent {
+				p.shut(c)
+			}
 			continue
 		}
 		l := &lease{conn: c, reused: c.served > 0}
@@ -161,11 +165,11 @@ func (p *pool) finish(l *lease) {
 		c.idleSince = p.now()
 		// Retired connections are closed here and not in the state hook, which
 		// can run before net/http has handed the response to its caller.
-		done := c.retired && c.active == 0 && c.claims == 0
+		spent := p.spent(c)
 		p.offer(c)
 		p.serve(c.group)
 		p.mu.Unlock()
-		if done {
+		if spent {
 			p.shut(c)
 		}
 	})
@@ -244,9 +248,23 @@ func (p *pool) takeReady(g *group) *conn {
 	return nil
 }
 
+// spent reports whether a connection is to be closed: it takes no further request
+// and has none. A request that chose its endpoint before the endpoint went away may
+// still connect to it afterwards; such a connection is spent with that request. mu
+// is held.
+func (p *pool) spent(c *conn) bool {
+	if p.kept != nil && !p.kept[c.group.key.address] {
+		c.retired = true
+	}
+	return c.retired && c.active == 0 && c.claims == 0
+}
+
 // unclaim gives a claimed connection back unused. mu is held.
 func (p *pool) unclaim(c *conn) {
 	c.claims--
+	if p.spent(c) && !p.closed {
+		p.work.Go(func() { p.shut(c) })
+	}
 	p.offer(c)
 	p.serve(c.group)
 }

@@ -331,3 +331,49 @@ func unusedAddress(t *testing.T) string {
 	defer l.Close()
 	return l.Addr().String()
 }
+
+// A request that chose its endpoint just before the endpoint went away connects to it
+// afterwards. Its connection must not outlive it.
+func TestLateRequestToAnEndpointThatWent(t *testing.T) {
+	b := newBackend(t)
+	tr := newTestTransport(t, Static(b.address))
+	if _, _, err := get(t, tr); err != nil {
+		t.Fatal(err)
+	}
+	tr.pool.keep(map[string]bool{})
+	eventually(t, "the idle connection to close", func() bool { return b.open.Load() == 0 })
+	if _, _, err := get(t, tr); err != nil {
+		t.Fatal(err)
+	}
+	if served, conns := b.served.Load(), b.conns.Load(); served != 2 || conns != 2 {
+		t.Fatalf("%d requests on %d connections", served, conns)
+	}
+	eventually(t, "the late connection to close", func() bool { return b.open.Load() == 0 })
+	poolIs(t, tr, 0, 0, 0)
+}
+
+// A connection whose endpoint goes away while a request claims it closes when the
+// request gives up.
+func TestUnclaimedConnectionToAnEndpointThatWent(t *testing.T) {
+	b := newBackend(t)
+	tr := newTestTransport(t, Static(b.address))
+	if _, _, err := get(t, tr); err != nil {
+		t.Fatal(err)
+	}
+	p := tr.pool
+	p.mu.Lock()
+	var c *conn
+	for _, g := range p.groups {
+		c = p.takeReady(g)
+	}
+	p.mu.Unlock()
+	if c == nil {
+		t.Fatal("no connection to claim")
+	}
+	p.keep(map[string]bool{})
+	p.mu.Lock()
+	p.unclaim(c)
+	p.mu.Unlock()
+	eventually(t, "the connection to close", func() bool { return b.open.Load() == 0 })
+	poolIs(t, tr, 0, 0, 0)
+}
