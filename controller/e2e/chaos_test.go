@@ -20,10 +20,9 @@ import (
 	"github.com/canarycontroller/canary-controller/controller/apis/canarycontroller/v1alpha1"
 )
 
-// The tests of this file restart and kill what others depend on, so they are not parallel.
-// Parallel tests wait until they are over, and so does the operator of all namespaces.
-
-// alone returns a namespace that no operator but the test's own works in.
+// alone returns a namespace that no operator but the test's own works in, for tests that
+// restart the API server or measure time. They are not parallel: parallel tests wait until
+// they are over, and so does the operator of all namespaces.
 func alone(t *testing.T) *space {
 	t.Helper()
 	if env.shared.op != nil {

@@ -3,8 +3,10 @@ package pod
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"time"
@@ -24,6 +26,9 @@ type LogOptions struct {
 
 // followPeriod is how often a followed log is looked at.
 const followPeriod = 100 * time.Millisecond
+
+// openPatience is how long a log that is being set aside is tried to be opened.
+const openPatience = time.Second
 
 // logLine is one parsed line of a log.
 type logLine struct {
@@ -77,26 +82,61 @@ func tailLines(path string, n int) ([]string, error) {
 	return lines, err
 }
 
+// openLog opens the log and the one that was set aside before it, nil if there
+// is none. While a log is set aside there is for an instant none at path, and
+// between two looks one file may become the other, so it looks until both are of
+// one time.
+func openLog(path string) (old, current *os.File, err error) {
+	for deadline := time.Now().Add(openPatience); ; time.Sleep(time.Millisecond) {
+		old, err = os.Open(path + rotatedSuffix)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, nil, err
+		}
+		current, err = os.Open(path)
+		now, _ := os.Stat(path + rotatedSuffix)
+		if err == nil && sameFile(old, now) {
+			return old, current, nil
+		}
+		closeAll(old, current)
+		if err != nil && (!errors.Is(err, os.ErrNotExist) || now == nil) || time.Now().After(deadline) {
+			return nil, nil, fmt.Errorf("opening the log %s: %w", path, cmp.Or(err, errMoving))
+		}
+	}
+}
+
+var errMoving = errors.New("it is set aside again and again")
+
+func sameFile(file *os.File, now os.FileInfo) bool {
+	if file == nil || now == nil {
+		return file == nil && now == nil
+	}
+	have, err := file.Stat()
+	return err == nil && os.SameFile(have, now)
+}
+
+func closeAll(files ...*os.File) {
+	for _, file := range files {
+		if file != nil {
+			_ = file.Close()
+		}
+	}
+}
+
 // eachLine calls f for every complete line of the log and of the one that was
 // set aside before it.
 func eachLine(path string, f func([]byte)) error {
-	for _, name := range []string{path + rotatedSuffix, path} {
-		file, err := os.Open(name)
-		if errors.Is(err, os.ErrNotExist) && name != path {
+	old, current, err := openLog(path)
+	if err != nil {
+		return err
+	}
+	defer closeAll(old, current)
+	for _, file := range []*os.File{old, current} {
+		if file == nil {
 			continue
 		}
-		if err != nil {
+		if _, err := scan(file, f); err != nil {
 			return err
 		}
-		reader := bufio.NewReader(file)
-		for {
-			line, err := reader.ReadBytes('\n')
-			if err != nil {
-				break
-			}
-			f(line[:len(line)-1])
-		}
-		_ = file.Close()
 	}
 	return nil
 }
@@ -105,12 +145,14 @@ func eachLine(path string, f func([]byte)) error {
 // until ctx ends or nothing more can come.
 func CopyLog(ctx context.Context, path string, w io.Writer, o LogOptions) error {
 	out := &limited{w: w, left: o.LimitBytes, all: o.LimitBytes <= 0}
-	file, err := os.Open(path)
+	old, file, err := openLog(path)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = file.Close() }()
-	if err := o.copyPresent(path, file, out); err != nil || !o.Follow {
+	err = o.copyPresent(old, file, out)
+	closeAll(old)
+	if err != nil || !o.Follow {
 		return ignoreLimit(err)
 	}
 	reader := bufio.NewReader(file)
@@ -145,9 +187,9 @@ func CopyLog(ctx context.Context, path string, w io.Writer, o LogOptions) error 
 	}
 }
 
-// copyPresent writes what is there already, and leaves file behind the last
-// complete line of it.
-func (o LogOptions) copyPresent(path string, file *os.File, out io.Writer) error {
+// copyPresent writes what is there already, of old if it is not nil and of file,
+// and leaves file behind the last complete line of it.
+func (o LogOptions) copyPresent(old, file *os.File, out io.Writer) error {
 	var lines [][]byte
 	full := 0
 	add := func(line []byte) {
@@ -166,13 +208,9 @@ func (o LogOptions) copyPresent(path string, file *os.File, out io.Writer) error
 			lines = lines[1:]
 		}
 	}
-	if _, err := os.Stat(path + rotatedSuffix); err == nil {
-		if old, err := os.Open(path + rotatedSuffix); err == nil {
-			_, err = scan(old, add)
-			_ = old.Close()
-			if err != nil {
-				return err
-			}
+	if old != nil {
+		if _, err := scan(old, add); err != nil {
+			return err
 		}
 	}
 	end, err := scan(file, add)

@@ -112,6 +112,41 @@ func TestLogRotationAndFollow(t *testing.T) {
 	file.close()
 }
 
+// Readers find a whole log at any moment, also while one is set aside.
+func TestLogIsThereWhileItIsSetAside(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "0.log")
+	file, err := newLogFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.close()
+	s := file.stream("stdout")
+	fmt.Fprintln(s, "line")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 2000 {
+			file.mu.Lock()
+			file.size = maxLogBytes + 1
+			file.mu.Unlock()
+			fmt.Fprintln(s, "line")
+			// As a process that fills a log, leave readers time for a look.
+			time.Sleep(100 * time.Microsecond)
+		}
+	}()
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		// Those who fill it write after they have set it aside, so that the second may not be there yet.
+		if got := readLog(t, path, LogOptions{Tail: -1}); got != "line\n" && got != "line\nline\n" {
+			t.Fatalf("read %q", got)
+		}
+	}
+}
+
 func FuzzParseLogLine(f *testing.F) {
 	f.Add([]byte("2026-01-01T00:00:00.5Z stdout F text with spaces"))
 	f.Add([]byte("2026-01-01T00:00:00Z stdout P "))
