@@ -90,27 +90,21 @@ func (p *pool) serveFreed() {
 // keep says which endpoints still exist: connections to others take no further
 // request and close when theirs are done. The map is kept and not changed.
 func (p *pool) keep(addresses map[string]bool) {
-	p.closeWhere(func(c *conn) bool {
-		if addresses[c.group.key.address] {
-			return false
-		}
-		c.retired = true
-		return true
-	}, func() { p.kept = addresses })
+	p.mu.Lock()
+	p.kept = addresses
+	p.mu.Unlock()
+	p.closeWhere(p.spent)
 }
 
 // closeIdle closes the connections without requests since before.
 func (p *pool) closeIdle(before time.Time) {
-	p.closeWhere(func(c *conn) bool { return c.idleSince.Before(before) }, nil)
+	p.closeWhere(func(c *conn) bool { return c.idleSince.Before(before) })
 }
 
 // closeWhere closes the connections that match and have no request.
-func (p *pool) closeWhere(match func(*conn) bool, first func()) {
+func (p *pool) closeWhere(match func(*conn) bool) {
 	var idle []*conn
 	p.mu.Lock()
-	if first != nil {
-		first()
-	}
 	for _, g := range p.groups {
 		for c := range g.conns {
 			if match(c) && c.active == 0 && c.claims == 0 {

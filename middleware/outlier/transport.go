@@ -134,7 +134,7 @@ func (t *Transport) Close() error {
 // CloseIdleConnections closes the connections without a request;
 // http.Client.CloseIdleConnections calls it.
 func (t *Transport) CloseIdleConnections() {
-	t.pool.closeWhere(func(*conn) bool { return true }, nil)
+	t.pool.closeWhere(func(*conn) bool { return true })
 }
 
 // EndpointStatus is the state of one endpoint.
