@@ -2,11 +2,8 @@ package servers
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"strings"
 	"sync"
 )
 
@@ -69,9 +66,7 @@ func download(ctx context.Context, s Server, opts Options) {
 	if err != nil || isProgram(b.target) {
 		return
 	}
-	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-tags="+strings.Join(s.Tags, ","), s.Package)
-	cmd.Dir, cmd.Env = b.module, goEnv()
-	_ = cmd.Run()
+	_, _ = b.ask(ctx, append(append([]string{"list", "-deps"}, b.flags()...), s.Package)...)
 }
 
 // lines is shared by builds beside each other: each writes whole lines, where
@@ -84,9 +79,5 @@ type lines struct {
 func (l *lines) Write(text []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n, err := l.out.Write(text)
-	if err != nil {
-		return n, fmt.Errorf("showing the progress of builds: %w", err)
-	}
-	return n, nil
+	return l.out.Write(text)
 }

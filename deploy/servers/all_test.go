@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -96,12 +95,7 @@ func TestDownloadsAhead(t *testing.T) {
 		filepath.Join(proxy, "v1.0.0.mod"):        needed,
 		filepath.Join(proxy, "v1.0.0.zip"):        zipped.String(),
 	} {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		write(t, path, text)
 	}
 	goCommand := func(args ...string) {
 		t.Helper()

@@ -13,18 +13,22 @@ import (
 	"time"
 )
 
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // fake is a repository with one tiny server in it.
 func fake(t *testing.T, source string) (Server, Options) {
 	t.Helper()
 	root := t.TempDir()
 	for name, text := range map[string]string{"go.mod": "module example.com/tiny\n\ngo 1.26\n", "main.go": source} {
-		path := filepath.Join(root, "tiny", name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		write(t, filepath.Join(root, "tiny", name), text)
 	}
 	return Server{Name: "tiny", Module: "tiny", Package: ".", Sources: true}, Options{Root: root, Cache: filepath.Join(root, "cache")}
 }
@@ -80,13 +84,8 @@ func TestHashFollowsInputs(t *testing.T) {
 		return path
 	}
 	put := func(name, text string) {
-		path := filepath.Join(o.Root, "tiny", name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		t.Helper()
+		write(t, filepath.Join(o.Root, "tiny", name), text)
 	}
 	first := where(s)
 	for _, same := range []string{"README.md", "main_test.go", "testdata/x.go", ".hidden/x.go"} {
